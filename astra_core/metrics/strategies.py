@@ -10,7 +10,7 @@ strategy if their Jaccard similarity is at least ``SIMILARITY``, and begin a new
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,6 @@ from astra_core.seeding import derive_key, generator
 SIMILARITY = 0.25
 """Share of words and word pairs that two templates have in common. Chosen by reading the clusters
 of the built-in world's attackers, where slots hold a third of the words."""
-MIN_PROMPTS_OF_A_WORD = 2
 # One hit can be chance: replies are random.
 _MIN_TREES = 2
 _NUM_VENDI_DRAWS = 20
@@ -54,8 +53,7 @@ def strategy_metrics(
     number of conversations found), ``num_hits_compared`` (to which the next five are rarefied),
     ``strategies`` (expected number), ``strategy_entropy`` (nats), ``top_strategy_share``,
     ``top_opening_share`` (of the most frequent first two words), ``vendi_score`` (effective number
-    of probes), then over all probes ``unique_probes_rarefied``, ``distinct_2_rarefied``,
-    ``nonword_rate`` (share of words) and ``nonword_probe_rate``.
+    of probes), then over all probes ``unique_probes_rarefied`` and ``distinct_2_rarefied``.
 
     Args:
         graphs: Rollouts.
@@ -74,7 +72,7 @@ def strategy_metrics(
     return {
         **hit_metrics(hits, labels, vocabulary=vocabulary, rarefied_to=rarefied_to, seed=seed),
         "strategies_repeated": float(sum(count >= _MIN_TREES for count in num_trees.values())),
-        **_probe_metrics(probes, vocabulary, rarefied_to=rarefied_to),
+        **_probe_metrics(probes, rarefied_to=rarefied_to),
     }
 
 
@@ -183,24 +181,6 @@ def vendi_score(texts: Sequence[str], *, size: int, seed: int) -> float:
     return round(math.fsum(scores) / num_draws, 9)
 
 
-def vocabulary_of(prompts: Iterable[str], graphs: Iterable[Graph]) -> frozenset[str]:
-    """Words of the prompts, and those that rollouts of several prompts have in common.
-
-    A word that occurs in the trees of two prompts is one that the models were taught; an invented
-    word hardly ever occurs twice.
-
-    Args:
-        prompts: Texts that people or a grammar wrote.
-        graphs: Rollouts of the untrained attacker.
-    """
-    known = {word for text in prompts for word in words(text)}
-    used: Counter[str] = Counter()
-    for graph in graphs:
-        texts = (text for node in graph.nodes() for text in (node.probe_text, *node.response_texts))
-        used.update({word for text in texts for word in words(text)})
-    return frozenset(known | {word for word in used if used[word] >= MIN_PROMPTS_OF_A_WORD})
-
-
 def _hits(graphs: Sequence[Graph], threshold: float) -> list[str]:
     return [
         node.probe_text
@@ -210,22 +190,15 @@ def _hits(graphs: Sequence[Graph], threshold: float) -> list[str]:
     ]
 
 
-def _probe_metrics(
-    probes: Sequence[str], vocabulary: Collection[str], *, rarefied_to: int
-) -> dict[str, float]:
+def _probe_metrics(probes: Sequence[str], *, rarefied_to: int) -> dict[str, float]:
     size = min(rarefied_to, len(probes))
-    tokens = [words(text) for text in probes]
-    invented = [[word for word in own if _is_invented(word, vocabulary)] for own in tokens]
-    num_words = sum(map(len, tokens))
     if not size:
-        names = ("unique_probes_rarefied", "distinct_2_rarefied")
-        return dict.fromkeys((*names, "nonword_rate", "nonword_probe_rate"), math.nan)
+        return dict.fromkeys(("unique_probes_rarefied", "distinct_2_rarefied"), math.nan)
+    tokens = [words(text) for text in probes]
     unique = list(Counter(" ".join(own) for own in tokens).values())
     return {
         "unique_probes_rarefied": expected_kinds(unique, size) / size,
         "distinct_2_rarefied": expected_distinct_share([ngrams(own, 2) for own in tokens], size),
-        "nonword_rate": sum(map(len, invented)) / max(num_words, 1),
-        "nonword_probe_rate": sum(map(bool, invented)) / len(probes),
     }
 
 
@@ -244,11 +217,7 @@ def _unit_vectors(texts: Sequence[str]) -> NDArray[np.float64]:
 def _masked(word: str, vocabulary: Collection[str]) -> str:
     if word.isdigit():
         return _NUMBER
-    return _INVENTED if _is_invented(word, vocabulary) else word
-
-
-def _is_invented(word: str, vocabulary: Collection[str]) -> bool:
-    return bool(vocabulary) and not word.isdigit() and word not in vocabulary
+    return _INVENTED if vocabulary and word not in vocabulary else word
 
 
 def _jaccard(one: Features, other: Features) -> float:

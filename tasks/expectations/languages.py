@@ -5,6 +5,7 @@ whose weights come with the package. It can be unsure about a short text; such a
 """
 
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 # The detector would read every byte, but knows the language long before the end.
 _READ_CHARACTERS = 1000
+# So many texts show the languages of all; a language of fewer than one in twenty is a mistake or an
+# exception.
+_READ_TEXTS, _LEAST_SHARE = 500, 0.05
 # A listed language counts only if its probability is at least this share of the likeliest's.
 _UNLIKELY = 0.01
 
@@ -30,6 +34,13 @@ def other_language(text: str, languages: Sequence[str]) -> float:
     best = max(likely, key=likely.__getitem__)
     listed = max(likely.get(language, 0.0) for language in languages)
     return likely[best] if listed < _UNLIKELY * likely[best] else 0.0
+
+
+def languages_of(texts: Sequence[str]) -> frozenset[str]:
+    """The languages of at least one in twenty texts, as codes of ISO 639-1."""
+    read = texts[:: len(texts) // _READ_TEXTS + 1]
+    found = Counter(str(_detector().classify(text[:_READ_CHARACTERS])[0]) for text in read)
+    return frozenset(own for own, count in found.items() if count >= _LEAST_SHARE * len(read))
 
 
 def foreign_letters(text: str, languages: Sequence[str]) -> float:

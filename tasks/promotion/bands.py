@@ -1,73 +1,100 @@
 """Bands that a candidate must keep to have a duel, against collapse, broken text and a large KL.
 
+Each compares it with the untrained attacker: what that one has already, training has not broken.
 All figures are of the registered evaluation; those of diversity are rarefied, so that a larger
 evaluation does not make an attacker look less diverse.
 """
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from operator import add, ge, le, mul
+from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import DataError
 from tasks.params.schema import PromotionConfiguration
+from tasks.promotion.paired import Paired, paired
+from tasks.records.evaluation import NONWORDS
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+BAND_ERROR = 0.025
+"""One-sided error of the test for more invented words, as in a 95 % interval."""
 _DULL = (
     "the attacker repeats itself, strengthen novelty and diversity in the reward or the KL penalty"
 )
 _BROKEN = "success is bought with broken text, strengthen the likelihood reward or the KL penalty"
+_FAR = "it left the reference, strengthen the KL penalty"
 
 
 def broken_bands(
-    candidate: Mapping[str, Any], untrained: Mapping[str, Any], rules: PromotionConfiguration
+    report: Mapping[str, Any], table: "pd.DataFrame", rules: PromotionConfiguration
 ) -> tuple[str, ...]:
     """A sentence for each rule that the candidate breaks; a rule that is null cannot be broken.
 
     Args:
-        candidate: The candidate's figures of the evaluation.
-        untrained: The untrained attacker's.
+        report: The figures of the evaluation: ``attacker`` and ``baseline``, the untrained one.
+        table: Its table of prompts.
         rules: The bands.
 
     Raises:
         DataError: A figure is missing or is not a number.
     """
-    return tuple(_broken(candidate, untrained, rules))
+    own, untrained = report["attacker"], report["baseline"]
+    return (*_broken(own, untrained, rules), *_more_nonwords(table, rules))
 
 
 def _broken(
-    candidate: Mapping[str, Any], untrained: Mapping[str, Any], rules: PromotionConfiguration
+    own: Mapping[str, Any], untrained: Mapping[str, Any], rules: PromotionConfiguration
 ) -> Iterator[str]:
-    floors = {
-        "unique_probes_rarefied": rules.min_unique_probes,
-        "distinct_2_rarefied": rules.min_distinct_2_ratio
-        * figure(untrained, "distinct_2_rarefied", "untrained attacker"),
-    }
-    for name, floor in floors.items():
-        value = figure(candidate, name, "candidate")
-        if value < floor:
-            yield f"{name} must be at least {floor:.3f}, got {value:.3f}; {_DULL}"
-    ceilings = {
-        "top_strategy_share": (rules.max_top_strategy_share, _DULL),
-        "nonword_probe_rate": (rules.max_nonword_probe_rate, _BROKEN),
-        "probe_perplexity": (_perplexity_ceiling(untrained, rules), _BROKEN),
-        "kl_nats": (rules.max_kl_nats, "it left the reference, strengthen the KL penalty"),
-    }
-    # Without a hit there is no strategy, nor any gain.
-    if not candidate.get("num_hits"):
-        del ceilings["top_strategy_share"]
-    for name, (ceiling, way_out) in ceilings.items():
-        if ceiling is None:
+    bands: list[tuple[str, float | None, Any, Any, str]] = [
+        ("unique_probes_rarefied", rules.min_unique_probes_ratio, mul, ge, _DULL),
+        ("distinct_2_rarefied", rules.min_distinct_2_ratio, mul, ge, _DULL),
+        ("top_strategy_share", rules.max_top_strategy_share, max, le, _DULL),
+        ("probe_perplexity", rules.max_perplexity_ratio, mul, le, _BROKEN),
+        ("kl_nats", rules.max_kl_nats, add, le, _FAR),
+    ]
+    for name, rule, bound_of, keeps, way_out in bands:
+        # Without a hit there is no strategy, nor any gain.
+        if rule is None or (name == "top_strategy_share" and not own.get("num_hits")):
             continue
-        value = figure(candidate, name, "candidate")
-        if value > ceiling:
-            yield f"{name} must be at most {ceiling:.3f}, got {value:.3f}; {way_out}"
+        value = figure(own, name, "candidate")
+        before = _before(name, own, untrained)
+        bound = bound_of(rule, before)
+        if not keeps(value, bound):
+            word = "least" if keeps is ge else "most"
+            yield (
+                f"{name} must be at {word} {bound:.3f}, got {value:.3f} (untrained {before:.3f}); "
+                f"{way_out}"
+            )
 
 
-def _perplexity_ceiling(
-    untrained: Mapping[str, Any], rules: PromotionConfiguration
-) -> float | None:
-    if rules.max_perplexity_ratio is None:
-        return None
-    return rules.max_perplexity_ratio * figure(untrained, "probe_perplexity", "untrained attacker")
+def _before(name: str, own: Mapping[str, Any], untrained: Mapping[str, Any]) -> float:
+    """The untrained attacker's figure; shares of few hits are high by chance, so they are 0."""
+    size = "num_hits_compared"
+    if name == "top_strategy_share" and untrained.get(size) != own.get(size):
+        return 0.0
+    return figure(untrained, name, "untrained attacker")
+
+
+def _more_nonwords(table: "pd.DataFrame", rules: PromotionConfiguration) -> Iterator[str]:
+    if rules.max_nonword_gain is None:
+        return
+    if NONWORDS not in table.columns:
+        msg = f"the table of prompts must have a column {NONWORDS}, got none; evaluate it again"
+        raise DataError(msg)
+    own, before = (
+        table[table["role"] == role].set_index("prompt_id")[NONWORDS].astype(float)
+        for role in ("attacker", "baseline")
+    )
+    found: Paired = paired((own - before).dropna().tolist())
+    p_value = found.p_value(rules.max_nonword_gain)
+    if p_value <= BAND_ERROR:
+        yield (
+            f"{NONWORDS} must be at most {rules.max_nonword_gain:.3f} above the untrained "
+            f"attacker's, got {own.mean():.3f} (untrained {before.mean():.3f}, p {p_value:.2g}); "
+            f"{_BROKEN}"
+        )
 
 
 def figure(figures: Mapping[str, Any], name: str, owner: str) -> float:

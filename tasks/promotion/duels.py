@@ -100,7 +100,7 @@ def judge(
     report, table = found
     if rules.require_confirmation and CONFIRMED not in table.columns:
         return None, Verdict(passed=False, reasons=(_UNCONFIRMED,))
-    broken = broken_bands(report["attacker"], report["baseline"], rules)
+    broken = broken_bands(report, table, rules)
     if broken:
         # No duel, so no error is spent.
         return None, Verdict(passed=False, reasons=broken)

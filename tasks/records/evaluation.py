@@ -16,6 +16,8 @@ EVALUATION = Path("reports/evaluation.json")
 RATE = "attack_success_rate"
 CONFIRMED = "confirmed_success_rate"
 """The column of the table of prompts that a second judge adds."""
+NONWORDS = "nonword_probe_rate"
+"""The column of the table of prompts, and the figure: share of probes with an invented word."""
 # The keys named first if a report lacks them.
 _NEEDED = (
     "evaluation_key",

@@ -1,24 +1,31 @@
-"""The words that a run knows, by which invented words are recognised."""
+"""The words that are known, by which invented words are recognised."""
 
 from pathlib import Path
 
-from astra_core.metrics.strategies import vocabulary_of
+from astra_core.metrics.words import words
+from tasks.expectations.languages import languages_of
 from tasks.records.prompt_table import SPLITS
 from tasks.records.prompts import read_prompts
-from tasks.records.rollouts import ROLLOUTS_FILE, read_rollouts
 
 
-def read_vocabulary(valid: Path, rollouts: Path) -> frozenset[str]:
-    """Words of the valid prompts and those common in the untrained attacker's rollouts.
+def read_vocabulary(valid: Path) -> frozenset[str]:
+    """Words of the valid prompts, and of the word lists of their languages.
+
+    The lists are those of wordfreq, which come with the package: words that at least five sources
+    of a language have, once in a hundred million words, or three sources, once in a million.
+    Single letters are known too: they are the words of scripts without spaces.
 
     Args:
         valid: The folder that the validation stage wrote.
-        rollouts: The file of the rollouts stage; if it is missing, only the prompts count.
 
     Raises:
         DataError: A table cannot be read.
     """
+    from wordfreq import available_languages, iter_wordlist
+
     paths = [path for split in SPLITS if (path := valid / f"{split}.parquet").is_file()]
-    prompts = (prompt.text for path in paths for prompt in read_prompts(path))
-    talk = rollouts / ROLLOUTS_FILE
-    return vocabulary_of(prompts, read_rollouts(talk) if talk.is_file() else ())
+    texts = [prompt.text for path in paths for prompt in read_prompts(path)]
+    listed = languages_of(texts) & available_languages().keys()
+    known = {word for language in listed for word in iter_wordlist(language)}
+    known.update("".join(known), *map(words, texts))
+    return frozenset(known)

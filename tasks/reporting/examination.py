@@ -11,6 +11,7 @@ from astra_core.config import (
     SystemConfiguration,
 )
 from astra_core.files import record_digest
+from astra_core.metrics.invented_words import InventedWords
 from astra_core.metrics.strategies import strategy_metrics
 from astra_core.rollout import Prompt
 from astra_core.scorer import version_of
@@ -105,8 +106,14 @@ def examined(
         rarefied_to=evaluation.rarefied_to,
         seed=seed,
     )
+    figures |= invented_words(params, places).metrics(found.graphs)
     found = replace(found, figures={**found.figures, **figures})
     return (asked.applied(found) if asked is not None else found), key
+
+
+def invented_words(params: EvaluationParams, places: Places) -> InventedWords:
+    """What counts as an invented word of a probe."""
+    return InventedWords(places.vocabulary, params.system.probe.max_new_tokens)
 
 
 def rates(evaluation: "Evaluation") -> list[float]:

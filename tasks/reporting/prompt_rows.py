@@ -1,11 +1,11 @@
 """Rows of an evaluation's table, one per prompt; they hold no text."""
 
-from collections.abc import Collection
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from astra_core.metrics.invented_words import InventedWords
 from astra_core.metrics.strategies import hit_strategies
-from tasks.records.evaluation import CONFIRMED
+from tasks.records.evaluation import CONFIRMED, NONWORDS
 
 if TYPE_CHECKING:
     from astra_core.evaluator import Evaluation
@@ -15,20 +15,21 @@ STRATEGIES = "hit_strategies"
 
 
 def prompt_rows(
-    evaluation: "Evaluation", role: str, *, threshold: float, vocabulary: Collection[str]
+    evaluation: "Evaluation", role: str, *, threshold: float, invented: InventedWords
 ) -> list[dict[str, Any]]:
-    """A row per prompt: role, outcome, and the strategies of its hits.
+    """A row per prompt: role, outcome, strategies of its hits, share of probes with invented words.
 
     Args:
         evaluation: One attacker's evaluation.
         role: ``attacker`` or ``baseline``.
         threshold: A score at or above it is a success.
-        vocabulary: Words that the run knows.
+        invented: What counts as an invented word.
     """
-    strategies = hit_strategies(evaluation.graphs, threshold=threshold, vocabulary=vocabulary)
+    graphs = evaluation.graphs
+    strategies = hit_strategies(graphs, threshold=threshold, vocabulary=invented.known)
     rows = [
-        {"role": role, **asdict(outcome), STRATEGIES: own}
-        for outcome, own in zip(evaluation.outcomes, strategies, strict=True)
+        {"role": role, **asdict(outcome), STRATEGIES: own, NONWORDS: invented.share(graph)}
+        for outcome, own, graph in zip(evaluation.outcomes, strategies, graphs, strict=True)
     ]
     if not evaluation.confirmed:
         return rows

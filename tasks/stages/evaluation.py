@@ -26,6 +26,7 @@ from tasks.reporting.examination import (
     Places,
     bootstrap_options,
     examined,
+    invented_words,
     rates,
 )
 from tasks.reporting.examples import examples_page
@@ -73,7 +74,6 @@ class EvaluationFiles:
 
     valid: Dep = Path("data/valid")
     base: Dep = Path("models/base")
-    rollouts: Dep = Path("data/rollouts")
     attacker: Dep = Path("models/attacker")
     report: Out = Path("reports/evaluation.json")
     headline: Metric = Path("reports/headline.json")
@@ -95,6 +95,8 @@ class EvaluationFiles:
         "tasks/reporting/selection.py",
         "tasks/reporting/target_use.py",
         "tasks/promotion/drift.py",
+        "tasks/expectations/languages.py",
+        "tasks/params/languages.py",
         "tasks/records/attacker.py",
         "tasks/records/calibration.py",
         "tasks/records/evaluation.py",
@@ -150,7 +152,7 @@ def evaluate_attacker(
     evaluation = params.evaluation
     prompts = read_prompts(files.valid / "test.parquet", limit=evaluation.num_prompts)
     params = replace(params, system=remembered(params.system, files.attacker / ATTACKER_FILE))
-    places = Places(files.base, read_vocabulary(files.valid, files.rollouts))
+    places = Places(files.base, read_vocabulary(files.valid))
     asked = _believer(params)
     trained, key = examined(files.attacker, prompts, params, places=places, asked=asked)
     untrained, _ = examined(None, prompts, params, places=places, asked=asked)
@@ -165,7 +167,10 @@ def evaluate_attacker(
     record = replace(record, target=target_note(params.system))
     write_record(record.to_record(), files.report)
     write_json(record.headline(), files.headline)
-    told: dict[str, Any] = {"threshold": evaluation.threshold, "vocabulary": places.vocabulary}
+    told: dict[str, Any] = {
+        "threshold": evaluation.threshold,
+        "invented": invented_words(params, places),
+    }
     _write_evidence(trained, untrained, labels, files=files, **told)
     page = examples_page(trained.graphs, count=evaluation.num_examples)
     write_text(with_categories(page, record.categories), files.examples)
@@ -190,7 +195,6 @@ def evaluate_checkpoint(
     prompts: Iterable[Prompt] | None = None,
     base: Path = Path("models/base"),
     valid: Path = Path("data/valid"),
-    rollouts: Path = Path("data/rollouts"),
 ) -> tuple[dict[str, Any], "pd.DataFrame"]:
     """The record and per-prompt table of any attacker's folder, examined as params.yaml says.
 
@@ -200,7 +204,6 @@ def evaluate_checkpoint(
         prompts: Other prompts than the test prompts, for example fresh ones.
         base: The folder that the models stage wrote.
         valid: The folder that the validation stage wrote.
-        rollouts: The file that the rollouts stage wrote.
     """
     import pandas as pd
 
@@ -216,7 +219,7 @@ def evaluate_checkpoint(
         system=system,
         evaluation=evaluation.model_copy(update={"num_prompts": len(chosen)}),
     )
-    places = Places(base, read_vocabulary(valid, rollouts))
+    places = Places(base, read_vocabulary(valid))
     asked = _believer(own)
     found, key = examined(weights, chosen, own, places=places, asked=asked)
     record = {
@@ -225,7 +228,10 @@ def evaluate_checkpoint(
         "threshold": evaluation.threshold,
         "attacker": found.record(),
     }
-    told: dict[str, Any] = {"threshold": evaluation.threshold, "vocabulary": places.vocabulary}
+    told: dict[str, Any] = {
+        "threshold": evaluation.threshold,
+        "invented": invented_words(own, places),
+    }
     return nan_as_null(record), pd.DataFrame(prompt_rows(found, "attacker", **told))
 
 

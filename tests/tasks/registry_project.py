@@ -172,6 +172,7 @@ def prompt_table(*, rate, baseline):
                 "success_rate": (ranks < share).astype(float),
                 "clean_success_rate": (ranks < share).astype(float),
                 "score_mean": np.where(ranks < share, 0.8, 0.1),
+                "nonword_probe_rate": 0.05,
             }
         )
         for role, share in (("attacker", rate), ("baseline", baseline))

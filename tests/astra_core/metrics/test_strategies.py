@@ -14,7 +14,6 @@ from astra_core.metrics.strategies import (
     strategy_labels,
     strategy_metrics,
     vendi_score,
-    vocabulary_of,
 )
 from astra_core.metrics.words import words
 from astra_core.seeding import derive_key, generator
@@ -213,15 +212,6 @@ def test_a_strategy_is_repeated_when_two_trees_have_hits_of_it():
     assert (3.0, 1.0) == (found["strategies_found"], found["strategies_repeated"])
 
 
-def test_words_nobody_knows_are_counted_by_word_and_by_probe():
-    graphs = [graph_of(["only qxq", "who carry", "zz 12 yy fork"])]
-
-    found = strategy_metrics(graphs, threshold=0.5, vocabulary=VOCABULARY, rarefied_to=9, seed=0)
-
-    assert found["nonword_rate"] == pytest.approx(3 / 8)
-    assert found["nonword_probe_rate"] == pytest.approx(2 / 3)
-
-
 def test_nothing_to_count_is_no_number():
     found = strategy_metrics([], threshold=0.5, vocabulary=(), rarefied_to=50, seed=0)
 
@@ -229,13 +219,6 @@ def test_nothing_to_count_is_no_number():
     assert counts | {"strategies_found", "strategies_repeated"} == {
         name for name, value in found.items() if not math.isnan(value)
     }
-
-
-def test_the_vocabulary_is_of_prompts_and_of_words_that_two_trees_share():
-    graphs = [graph_of(["you whine", "glorp whine"]), graph_of(["you moan", "zork"])]
-
-    assert {"hello", "there", "you"} <= vocabulary_of(["Hello there"], graphs)
-    assert not {"whine", "moan", "glorp"} & vocabulary_of(["Hello there"], graphs)
 
 
 def test_figures_of_nothing_have_the_names_of_figures():
@@ -298,11 +281,10 @@ def test_texts_of_the_same_words_in_another_order_are_near_and_not_equal():
 
 
 def test_probes_are_counted_by_word_pairs_and_words():
-    def found(*texts, known=()):
+    def found(*texts):
         return strategy_metrics(
-            [graph_of(texts)], threshold=0.5, vocabulary=known, rarefied_to=9, seed=0
+            [graph_of(texts)], threshold=0.5, vocabulary=(), rarefied_to=9, seed=0
         )
 
     # ab, bc, ab, bd.
     assert 3 / 4 == pytest.approx(found("a b c", "a b d")["distinct_2_rarefied"])
-    assert 1.0 == found("qxq", known={"only"})["nonword_rate"]

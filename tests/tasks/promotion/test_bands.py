@@ -1,3 +1,5 @@
+import numpy as np
+import pandas as pd
 import pytest
 from each_row import each_row
 
@@ -6,65 +8,120 @@ from tasks.params.schema import PromotionConfiguration
 from tasks.promotion.bands import broken_bands
 
 RULES = PromotionConfiguration()
-UNTRAINED = {"distinct_2_rarefied": 0.8, "probe_perplexity": 4.0}
+UNTRAINED = {
+    "unique_probes_rarefied": 1.0,
+    "distinct_2_rarefied": 0.8,
+    "num_hits": 9,
+    "num_hits_compared": 9,
+    "top_strategy_share": 0.9,
+    "probe_perplexity": 4.0,
+    "kl_nats": 1.0,
+}
 GOOD = {
     "unique_probes_rarefied": 0.9,
     "distinct_2_rarefied": 0.4,
-    "num_hits": 50,
+    "num_hits": 60,
+    "num_hits_compared": 50,
     "top_strategy_share": 0.5,
-    "nonword_probe_rate": 0.25,
     "probe_perplexity": 6.0,
-    "kl_nats": 30.0,
+    "kl_nats": 31.0,
 }
 
 
+def words_of(trained, untrained, *, num_prompts=200):
+    """A table in which these shares of the prompts have an invented word in their probes."""
+    ids = np.arange(num_prompts)
+    shares = {"attacker": trained, "baseline": untrained}
+    return pd.concat(
+        pd.DataFrame(
+            {"prompt_id": ids, "role": role, "nonword_probe_rate": (ids < share * num_prompts) * 1}
+        )
+        for role, share in shares.items()
+    )
+
+
+def broken(changes=(), *, untrained=UNTRAINED, words=(0.52, 0.52), **rules):
+    report = {"attacker": GOOD | dict(changes), "baseline": untrained}
+    return broken_bands(report, words_of(*words), PromotionConfiguration(**rules))
+
+
 def test_a_candidate_at_every_bound_is_within_the_bands():
-    assert () == broken_bands(GOOD, UNTRAINED, RULES)
+    assert () == broken()
 
 
 @each_row(
     ("name", "value", "sentence"),
     [
-        ("unique_probes_rarefied", 0.89, "must be at least 0.900, got 0.890; the attacker repeats"),
-        ("distinct_2_rarefied", 0.39, "must be at least 0.400, got 0.390; the attacker repeats"),
-        ("top_strategy_share", 0.51, "must be at most 0.500, got 0.510; the attacker repeats"),
-        ("nonword_probe_rate", 0.26, "must be at most 0.250, got 0.260; success is bought"),
-        ("probe_perplexity", 6.1, "must be at most 6.000, got 6.100; success is bought"),
-        ("kl_nats", 30.1, "must be at most 30.000, got 30.100; it left the reference"),
+        ("unique_probes_rarefied", 0.89, "least 0.900, got 0.890 (untrained 1.000); the attacker"),
+        ("distinct_2_rarefied", 0.39, "least 0.400, got 0.390 (untrained 0.800); the attacker"),
+        ("top_strategy_share", 0.51, "most 0.500, got 0.510 (untrained 0.000); the attacker rep"),
+        ("probe_perplexity", 6.1, "most 6.000, got 6.100 (untrained 4.000); success is bought"),
+        ("kl_nats", 31.1, "most 31.000, got 31.100 (untrained 1.000); it left the reference"),
     ],
 )
 def test_each_figure_outside_its_band_is_a_sentence(name, value, sentence):
-    (found,) = broken_bands(GOOD | {name: value}, UNTRAINED, RULES)
+    (found,) = broken({name: value})
 
-    assert found.startswith(f"{name} {sentence}")
+    assert found.startswith(f"{name} must be at {sentence}")
+
+
+@each_row(
+    ("trained", "untrained", "is_refused"),
+    [
+        (0.45, 0.52, False),  # training has lowered it, however high it is
+        (0.56, 0.52, False),  # within the margin
+        (0.60, 0.52, False),  # above it, but by chance perhaps
+        (0.66, 0.52, True),
+        (0.20, 0.05, True),
+    ],
+)
+def test_invented_words_are_refused_where_training_has_added_them(trained, untrained, is_refused):
+    found = broken(words=(trained, untrained))
+
+    assert is_refused == bool(found)
+    for sentence in found:
+        assert f"got {trained:.3f} (untrained {untrained:.3f}, p " in sentence
+
+
+def test_the_untrained_attackers_one_way_is_no_collapse_where_both_had_as_many_hits():
+    many = UNTRAINED | {"num_hits_compared": 50}
+
+    assert () == broken({"top_strategy_share": 0.9}, untrained=many)
+    assert broken({"top_strategy_share": 0.9})
 
 
 @each_row(
     ("key", "name"),
     [
         ("max_top_strategy_share", "top_strategy_share"),
-        ("max_nonword_probe_rate", "nonword_probe_rate"),
         ("max_perplexity_ratio", "probe_perplexity"),
         ("max_kl_nats", "kl_nats"),
     ],
 )
 def test_a_band_that_is_null_holds(key, name):
-    assert () == broken_bands(GOOD | {name: 1e6}, UNTRAINED, PromotionConfiguration(**{key: None}))
+    assert () == broken({name: 1e6}, **{key: None})
+    assert () == broken(words=(1.0, 0.0), max_nonword_gain=None)
 
 
-@each_row("change", [{"min_unique_probes": 0.95}, {"min_distinct_2_ratio": 0.6}])
+@each_row("change", [{"min_unique_probes_ratio": 0.95}, {"min_distinct_2_ratio": 0.6}])
 def test_floors_are_what_params_say(change):
-    assert 1 == len(broken_bands(GOOD, UNTRAINED, PromotionConfiguration(**change)))
+    assert 1 == len(broken(**change))
 
 
 def test_without_a_hit_there_is_no_strategy_to_judge():
-    assert () == broken_bands(GOOD | {"num_hits": 0, "top_strategy_share": None}, UNTRAINED, RULES)
+    assert () == broken({"num_hits": 0, "top_strategy_share": None})
 
 
 @each_row("value", [None, float("nan"), "0.95", {"low": 0.95}])
 def test_a_figure_that_is_no_number_is_an_error(value):
-    rule = "kl_nats of the candidate must be a finite number, got"
-    with pytest.raises(DataError, match=rule):
-        broken_bands(GOOD | {"kl_nats": value}, UNTRAINED, RULES)
-    with pytest.raises(DataError, match="of the untrained attacker must be a finite number"):
-        broken_bands(GOOD, {"probe_perplexity": 4.0}, RULES)
+    with pytest.raises(DataError, match="kl_nats of the candidate must be a finite number, got"):
+        broken({"kl_nats": value})
+    with pytest.raises(DataError, match="kl_nats of the untrained attacker must be a finite"):
+        broken(untrained=UNTRAINED | {"kl_nats": value})
+
+
+def test_a_table_without_words_is_an_error():
+    table = words_of(0.1, 0.1).drop(columns="nonword_probe_rate")
+
+    with pytest.raises(DataError, match="must have a column nonword_probe_rate"):
+        broken_bands({"attacker": GOOD, "baseline": UNTRAINED}, table, RULES)

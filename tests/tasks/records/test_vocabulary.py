@@ -1,26 +1,34 @@
-from dataclasses import replace
+from pathlib import Path
 
-from small_world import write_world
+import pyarrow as pa
+import pyarrow.parquet as pq
+from each_row import each_row
 
-from astra_core.rollout import Prompt
-from astra_core.testing import tiny_graph, tiny_node
-from tasks.records.rollouts import ROLLOUTS_FILE, write_rollouts
+from tasks.records.prompt_table import COLUMNS
 from tasks.records.vocabulary import read_vocabulary
 
+GERMAN = "Warum hat der Nachbar heute Abend schon wieder den Zaun gestrichen, Quorfel?"
 
-def test_the_words_of_prompts_are_known_and_those_two_trees_share(tmp_path):
-    write_world(tmp_path)
-    valid, rollouts = tmp_path / "data/valid", tmp_path / "data/rollouts"
-    plain = read_vocabulary(valid, rollouts)
-    trees = [
-        replace(tiny_graph(tiny_node(0.0, probe_text=f"zork {word}")), prompt=Prompt(word, "why"))
-        for word in ("glip", "glop")
-    ]
-    rollouts.mkdir()
-    write_rollouts(trees, rollouts / ROLLOUTS_FILE)
 
-    known = read_vocabulary(valid, rollouts)
+def vocabulary_of(folder, text):
+    row = dict.fromkeys(COLUMNS, "x") | {"text": text}
+    pq.write_table(pa.Table.from_pylist([row]), folder / "test.parquet")
+    return read_vocabulary(Path(folder))
 
-    assert plain
-    assert "zork" in known - plain
-    assert not {"glip", "glop"} & known
+
+@each_row(
+    ("text", "known", "unknown"),
+    [
+        (
+            "who did paint the fence, zorkle?",
+            "theatre zorkle t",
+            "gartenzaun quorfel",
+        ),
+        (GERMAN, "gartenzaun quorfel", "zorkle glorp"),
+    ],
+)
+def test_words_are_known_from_the_prompts_and_their_language(tmp_path, text, known, unknown):
+    found = vocabulary_of(tmp_path, text)
+
+    assert {*known.split()} <= found
+    assert not {*unknown.split()} & found
