@@ -1,7 +1,6 @@
 """``astra run`` and ``astra resume``: the pipeline from prompts to the promotion decision."""
 
 import time
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,13 +13,6 @@ BANNER = (
     "Astra trains an attacker to provoke offensive replies from a language model.\n"
     "Content warning: rollouts hold such text; reports and logs mask it."
 )
-
-
-class Engine(StrEnum):
-    """What runs the stages."""
-
-    PREFECT = "prefect"
-    LOCAL = "local"
 
 
 def steps_that_begin_with(incomplete: str) -> list[str]:
@@ -61,9 +53,6 @@ def run(
         str | None,
         typer.Option(metavar="VERSION", help="Begin from a version: champion, or a number."),
     ] = None,
-    engine: Annotated[
-        Engine, typer.Option(help="local: without Prefect, no server, nothing on its pages.")
-    ] = Engine.PREFECT,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would run, why and how long; run nothing.")
     ] = False,
@@ -97,7 +86,7 @@ def run(
         for line in lines:
             say(f"this run       {line}")
         asked = replace(asked, overrides=pairs)
-    finish(asked, warm_start=warm_start, engine=engine, started=started)
+    finish(asked, warm_start=warm_start, started=started)
 
 
 def _show_plan(request: "RunRequest", *, warm_start: str | None, as_json: bool) -> None:
@@ -112,11 +101,7 @@ def _show_plan(request: "RunRequest", *, warm_start: str | None, as_json: bool) 
     show_plan(request, as_json=as_json)
 
 
-def resume(
-    engine: Annotated[
-        Engine, typer.Option(help="local: without Prefect, no server, nothing on its pages.")
-    ] = Engine.PREFECT,
-) -> None:
+def resume() -> None:
     """Resume a run that did not end, with the same values and steps."""
     from flows.runs.last_request import request_to_resume
     from tasks.machine.console import say
@@ -126,16 +111,14 @@ def resume(
     say(BANNER)
     for key, value in request.overrides:
         say(f"this run       {key}: {value}")
-    finish(request, warm_start=None, engine=engine, started=started)
+    finish(request, warm_start=None, started=started)
 
 
-def finish(
-    request: "RunRequest", *, warm_start: str | None, engine: Engine, started: float
-) -> None:
+def finish(request: "RunRequest", *, warm_start: str | None, started: float) -> None:
     """Runs the pipeline and prints the result."""
     from flows.runs.last_request import forget_request
 
-    decision = _decision(request, warm_start=warm_start, engine=engine)
+    decision = _decision(request, warm_start=warm_start)
     forget_request()
     from flows.runs.summary import run_summary
     from tasks.machine.console import say
@@ -144,13 +127,9 @@ def finish(
         say(line)
 
 
-def _decision(
-    request: "RunRequest", *, warm_start: str | None, engine: Engine
-) -> "PromotionDecision | None":
-    from flows.runs.local_engine import confirmed, run_locally
+def _decision(request: "RunRequest", *, warm_start: str | None) -> "PromotionDecision | None":
+    from flows.runs.confirmation import confirmed
 
-    if engine is Engine.LOCAL:
-        return run_locally(request, warm_start=warm_start)
     if warm_start is None and (decision := confirmed(request)) is not None:
         return decision
     from flows.servers.environment import quiet_run

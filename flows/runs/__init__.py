@@ -1,1 +1,1 @@
-"""One run of the pipeline, with or without Prefect: its request, plan, attempts and summary."""
+"""One run of the pipeline, without what is Prefect's: its request, plan, attempts and summary."""

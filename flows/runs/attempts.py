@@ -1,4 +1,4 @@
-"""One try of a stage, with or without Prefect: DVC decides whether it must run, a process runs it.
+"""One try of a stage: DVC decides whether it must run, a process runs it.
 
 It imports no Prefect. A failure that has reasons is raised with the stage's own words.
 """

@@ -1,4 +1,4 @@
-"""Preparation of a run with either engine: params.yaml is checked and dvc.yaml matches it."""
+"""Preparation of a run: params.yaml is checked and dvc.yaml matches it."""
 
 from collections.abc import Mapping
 from contextlib import suppress

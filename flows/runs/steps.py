@@ -1,4 +1,4 @@
-"""Runs the steps in order, with either engine; imports no Prefect."""
+"""Runs the steps in order; imports no Prefect."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

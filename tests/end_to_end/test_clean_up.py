@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from project import run_in
+from project import run_in, set_params
 from shared import finished_project
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(1800)]
@@ -18,9 +18,9 @@ def astra(folder, *arguments):
 
 def test_after_a_clean_up_all_that_is_needed_is_there(tmp_path_factory):
     folder = finished_project(tmp_path_factory).copy_to(tmp_path_factory.mktemp("gc") / "a b")
-    run = ("run", "--engine", "local", "--to", "prompts")
-    astra(folder, *run, "--set", "data_seed=7")
-    astra(folder, *run)
+    for seed in ("7", "0"):
+        set_params(folder, f"data_seed={seed}")
+        run_in(folder, "-m", "dvc", "repro", "-q", "prompts")
     with closing(sqlite3.connect(folder / ".prefect/prefect.db")) as prefect, prefect:
         prefect.execute("UPDATE flow_run SET end_time = '2020-01-01 00:00:00.000000'")
     listed = json.loads(astra(folder, "gc", "--days", "0", "--dry-run", "--json"))

@@ -108,14 +108,14 @@ def test_after_a_checkout_of_an_older_lock_all_is_clean(tmp_path_factory):
         (folder / name).unlink(missing_ok=True)
     git(folder, "add", "--all")
     git(folder, "commit", "-qm", "first")
-    run = ("-m", "flows.cli", "run", "--engine", "local", "--save", "--set")
-    run_in(folder, *run, "evaluation.num_prompts=10")
+    set_params(folder, "evaluation.num_prompts=10")
+    dvc(folder, "repro", "-q")
     client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
     second = str(client.get_model_version_by_alias("attacker", "candidate").version)
     git(folder, "checkout", "-q", "--", "params.yaml", "dvc.lock", "dvc.yaml")
     dvc(folder, "checkout")
     status = dvc(folder, "status")
-    said = run_in(folder, "-m", "flows.cli", "run", "--engine", "local").stdout
+    said = run_in(folder, "-m", "flows.cli", "run").stdout
 
     assert "2" == second
     assert "up to date" in status

@@ -1,4 +1,4 @@
-"""A disk that really fills up: the run ends in a line, and resumes to the same bytes."""
+"""A disk that really fills up: a stage ends in a line, and resumes to the same bytes."""
 
 import shutil
 import subprocess
@@ -23,11 +23,11 @@ cd "$disk"
 free=$(df --output=avail -B1 . | tail -n 1)
 fallocate -l $((free - room)) filler
 set +e
-"$python" -m flows.cli run --engine local >"$out/full.out" 2>"$out/full.err"
+"$python" -m tasks training >"$out/full.out" 2>"$out/full.err"
 echo $? >"$out/full.status"
 df --output=avail -B1 . | tail -n 1 >"$out/left"
 rm filler
-"$python" -m flows.cli run --engine local >"$out/again.out" 2>"$out/again.err"
+"$python" -m tasks training >"$out/again.out" 2>"$out/again.err"
 echo $? >"$out/again.status"
 cp "$weights" "$out/weights"
 """
@@ -46,7 +46,7 @@ pytestmark = [
 ]
 
 
-def test_a_run_on_a_full_disk_ends_in_a_line_and_resumes(tmp_path_factory):
+def test_a_training_on_a_full_disk_ends_in_a_line_and_resumes(tmp_path_factory):
     quiet = finished_project(tmp_path_factory)
     root = tmp_path_factory.mktemp("full")
     project = quiet.copy_after(root / "project", *PREPARED)

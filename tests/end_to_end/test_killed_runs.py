@@ -166,7 +166,7 @@ def test_a_server_that_is_killed_ends_the_run_with_a_line(project, begin):
 
 
 def test_a_group_that_is_stopped_ends_with_a_line(project, begin):
-    flow = begin("run", "--force", "--engine", "local")
+    flow = begin("run", "--force")
     _stage(project, "validation")
     os.killpg(flow.pid, signal.SIGTERM)
     status = flow.wait(120)

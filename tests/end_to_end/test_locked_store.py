@@ -32,7 +32,7 @@ def test_a_registry_that_is_locked_for_a_minute_costs_a_minute(tmp_path_factory)
     holder.start()
     held.wait()
     patience = ("--set", "flow.retries=3", "--set", "flow.retry_delay_s=10")
-    run = ("-m", "flows.cli", "run", "--engine", "local", "--from", "registration", *patience)
+    run = ("-m", "flows.cli", "run", "--from", "registration", *patience)
     done = run_in(folder, *run)
     holder.join()
 

@@ -78,12 +78,12 @@ def test_a_deleted_output_is_restored_without_running(toy, in_flow, capfd):
     assert 1 == _num_runs()
 
 
-@pytest.mark.wide
-def test_a_crash_is_tried_again(toy, in_flow):
+def test_a_crash_is_tried_again(toy, in_flow, capfd):
     toy(CRASH_ONCE)
     outcome = in_flow(run_stage, "toy", retry_delay_s=0.1)
 
     assert ("Completed", 2) == (outcome.state, outcome.attempts)
+    assert "toy          try 2 of 3" in capfd.readouterr().out
 
 
 def test_a_gate_is_not_asked_twice_and_speaks_for_itself(toy, in_flow):
