@@ -7,7 +7,6 @@ import shutil
 import signal
 import sqlite3
 import sys
-import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -71,23 +70,6 @@ def _rank(item):
     return FIRST.index(folder) if folder in FIRST else len(FIRST)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item):
-    """Branches are counted in the tests of the core and of the stages.
-
-    Counting makes a test slower by half, and what others would add has a test of its own there.
-    """
-    is_counted = any(HERE / name in item.path.parents for name in ("astra_core", "tasks"))
-    measure = None if is_counted else _measure()
-    if measure is None:
-        return (yield)
-    measure.stop()
-    try:
-        return (yield)
-    finally:
-        measure.start()
-
-
 @pytest.fixture(autouse=True)
 def _tables_copied(_tables):
     """MLflow makes a database by all its migrations, for seconds; the next ones are copies."""
@@ -131,15 +113,6 @@ def _copy_database(source, path):
         new.execute(f"PRAGMA journal_mode = {mode}")
 
 
-def _measure():
-    """What counts branches in this process, if anything does."""
-    if "coverage" not in sys.modules:
-        return None
-    from coverage import Coverage
-
-    return Coverage.current()
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _imports_kept():
     """What a file has imported stays: looking through all of it for garbage takes a second."""
@@ -158,12 +131,6 @@ def pytest_unconfigure():
     """One look for garbage, whose errors pytest tells, instead of its five through all there is."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _threads_untraced():
-    """With coverage, threads that start at once fail on Python 3.11: each would set its tracer."""
-    threading.settrace(None)
 
 
 @pytest.fixture
