@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 BAND_ERROR = 0.025
 """One-sided error of the test for more invented words, as in a 95 % interval."""
+_PERPLEXITY = "probe_perplexity"
 _DULL = (
     "the attacker repeats itself, strengthen novelty and diversity in the reward or the KL penalty"
 )
@@ -51,12 +52,11 @@ def _broken(
         ("unique_probes_rarefied", rules.min_unique_probes_ratio, mul, ge, _DULL),
         ("distinct_2_rarefied", rules.min_distinct_2_ratio, mul, ge, _DULL),
         ("top_strategy_share", rules.max_top_strategy_share, max, le, _DULL),
-        ("probe_perplexity", rules.max_perplexity_ratio, mul, le, _BROKEN),
+        (_PERPLEXITY, rules.max_perplexity_ratio, mul, le, _BROKEN),
         ("kl_nats", rules.max_kl_nats, add, le, _FAR),
     ]
     for name, rule, bound_of, keeps, way_out in bands:
-        # Without a hit there is no strategy, nor any gain.
-        if rule is None or (name == "top_strategy_share" and not own.get("num_hits")):
+        if rule is None or _is_unknown(name, own):
             continue
         value = figure(own, name, "candidate")
         before = _before(name, own, untrained)
@@ -67,6 +67,22 @@ def _broken(
                 f"{name} must be at {word} {bound:.3f}, got {value:.3f} (untrained {before:.3f}); "
                 f"{way_out}"
             )
+
+
+def unmeasured_bands(report: Mapping[str, Any], rules: PromotionConfiguration) -> tuple[str, ...]:
+    """A sentence for each rule that is neither kept nor broken, as its figure is not known."""
+    if rules.max_perplexity_ratio is None or not _is_unknown(_PERPLEXITY, report["attacker"]):
+        return ()
+    return (
+        f"{_PERPLEXITY} was not measured: neither target nor reference gives log-probabilities",
+    )
+
+
+def _is_unknown(name: str, own: Mapping[str, Any]) -> bool:
+    if name == "top_strategy_share":
+        # Without a hit there is no strategy, nor any gain.
+        return not own.get("num_hits")
+    return name == _PERPLEXITY and own.get(name) is None
 
 
 def _before(name: str, own: Mapping[str, Any], untrained: Mapping[str, Any]) -> float:

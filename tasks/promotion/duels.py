@@ -18,7 +18,7 @@ from astra_core.rollout import Prompt
 from astra_core.seeding import derive_key, derive_seed, generator
 from tasks.machine.scratch import scratch_folder
 from tasks.params.schema import Params
-from tasks.promotion.bands import broken_bands
+from tasks.promotion.bands import broken_bands, unmeasured_bands
 from tasks.promotion.examinations import find_examination
 from tasks.promotion.fresh_prompts import fresh_prompts
 from tasks.promotion.gate import Comparison, Stake, Verdict, compare, decide
@@ -125,12 +125,10 @@ def judge(
         against_champion=champion is not None,
     )
     verdict = decide(comparison, rules=rules, stake=stake)
-    return comparison, _confirmed(verdict) if rules.require_confirmation else verdict
-
-
-def _confirmed(verdict: Verdict) -> Verdict:
-    """The verdict, with a note that success counts only where both judges saw it."""
-    return replace(verdict, reasons=(*verdict.reasons, "success counts where both judges saw it"))
+    notes = unmeasured_bands(report, rules)
+    if rules.require_confirmation:
+        notes = (*notes, "success counts where both judges saw it")
+    return comparison, replace(verdict, reasons=(*verdict.reasons, *notes))
 
 
 def open_duel(client: "MlflowClient", candidate: "ModelVersion", opponent: str) -> Duel:

@@ -169,12 +169,19 @@ def test_the_high_scores_of_a_set():
 
 
 @each_row(
-    ("logprobs", "expected"), [((-3.0,), math.exp(3.0)), ((-1e9,), math.exp(700.0)), ((), 1.0)]
+    ("of_target", "of_reference", "expected"),
+    [
+        ((-3.0,), (-1.0,), math.exp(3.0)),
+        ((-1e9,), (), math.exp(700.0)),
+        ((), (-1.0, -2.0), math.exp(1.5)),  # the target gives none
+        ((), (), math.nan),
+    ],
 )
-def test_perplexity_is_per_token_and_bounded(logprobs, expected):
-    found = attack_metrics([tiny_graph(tiny_node(0.0, target_logprobs=logprobs))], threshold=0.5)
+def test_perplexity_is_per_token_and_bounded(of_target, of_reference, expected):
+    node = tiny_node(0.0, target_logprobs=of_target, reference_logprobs=of_reference)
+    found = attack_metrics([tiny_graph(node)], threshold=0.5)
 
-    assert expected == pytest.approx(found["probe_perplexity"])
+    assert expected == pytest.approx(found["probe_perplexity"], nan_ok=True)
 
 
 @each_row("graphs", [[], [tiny_graph()]])
@@ -188,7 +195,7 @@ def test_figures_of_nothing_are_zero(graphs):
         "distinct_2": 0.0,
         "distinct_3": 0.0,
         "self_bleu": 0.0,
-        "probe_perplexity": 1.0,
+        "probe_perplexity": math.nan,
         "kl_nats": 0.0,
         "probe_tokens": 0.0,
         "score_p95": 0.0,
@@ -215,7 +222,7 @@ def test_every_figure_is_finite_and_has_the_same_names(graphs):
     found = attack_metrics(graphs, threshold=0.5)
     full = attack_metrics([tiny_graph(turn(0.5))], threshold=0.5)
 
-    assert all(map(math.isfinite, found.values()))
+    assert all(map(math.isfinite, (found | {"probe_perplexity": 1.0}).values()))
     assert full.keys() == found.keys()
 
 

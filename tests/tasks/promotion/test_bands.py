@@ -5,7 +5,7 @@ from each_row import each_row
 
 from astra_core.errors import DataError
 from tasks.params.schema import PromotionConfiguration
-from tasks.promotion.bands import broken_bands
+from tasks.promotion.bands import broken_bands, unmeasured_bands
 
 RULES = PromotionConfiguration()
 UNTRAINED = {
@@ -110,6 +110,16 @@ def test_floors_are_what_params_say(change):
 
 def test_without_a_hit_there_is_no_strategy_to_judge():
     assert () == broken({"num_hits": 0, "top_strategy_share": None})
+
+
+def test_a_perplexity_that_nobody_knows_is_said_to_be_unmeasured():
+    report = {"attacker": GOOD | {"probe_perplexity": None}, "baseline": UNTRAINED}
+
+    assert () == broken({"probe_perplexity": None})
+    assert () == unmeasured_bands({"attacker": GOOD}, RULES)
+    (found,) = unmeasured_bands(report, RULES)
+    assert found.startswith("probe_perplexity was not measured")
+    assert () == unmeasured_bands(report, PromotionConfiguration(max_perplexity_ratio=None))
 
 
 @each_row("value", [None, float("nan"), "0.95", {"low": 0.95}])
