@@ -10,7 +10,7 @@ from astra_core.config import EvaluationConfiguration
 from astra_core.errors import BudgetError, ConfigurationError, DataError
 from astra_core.errors.excerpt import nearest
 from astra_core.metrics.attack import PromptOutcome, attack_metrics, prompt_outcome
-from astra_core.metrics.statistics import Interval, bootstrap_mean
+from astra_core.metrics.statistics import Interval, bootstrap_mean, rate_interval
 from astra_core.reward import Reward, rewarded
 from astra_core.rollout import Graph, Prompt
 from astra_core.samplers.tree import TreeSampler
@@ -164,7 +164,8 @@ class Evaluator:
         outcomes = tuple(prompt_outcome(graph, threshold=config.threshold) for graph in graphs)
 
         def interval(name: str) -> Interval:
-            return bootstrap_mean(
+            mean_of = bootstrap_mean if name == "score_mean" else rate_interval
+            return mean_of(
                 [asdict(outcome)[name] for outcome in outcomes],
                 num_resamples=config.num_resamples,
                 confidence=config.confidence,

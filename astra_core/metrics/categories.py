@@ -6,7 +6,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
-from astra_core.metrics.statistics import Interval, bootstrap_mean
+from astra_core.metrics.statistics import Interval, bootstrap_mean, rate_interval
 from astra_core.redaction import masked
 from astra_core.rollout import Prompt
 from astra_core.rollout.metadata import Scalar
@@ -47,6 +47,7 @@ def means_by_label(
     num_resamples: int,
     confidence: float,
     seed: int,
+    are_rates: bool = False,
 ) -> dict[str, Interval]:
     """Mean and bootstrap interval of the prompts under each label, most prompts first.
 
@@ -56,15 +57,15 @@ def means_by_label(
         num_resamples: As in ``bootstrap_mean``, which treats each label as a sample of its own.
         confidence: Probability inside an interval.
         seed: Same seed, same intervals.
+        are_rates: True for success rates, whose intervals are those of ``rate_interval``.
     """
+    interval = rate_interval if are_rates else bootstrap_mean
     own: dict[str, list[float]] = {}
     for label, value in zip(labels, values, strict=True):
         own.setdefault(label, []).append(value)
     ranked = sorted(own, key=lambda label: (-len(own[label]), label))
     return {
-        label: bootstrap_mean(
-            own[label], num_resamples=num_resamples, confidence=confidence, seed=seed
-        )
+        label: interval(own[label], num_resamples=num_resamples, confidence=confidence, seed=seed)
         for label in ranked
     }
 

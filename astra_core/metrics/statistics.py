@@ -99,6 +99,35 @@ def bootstrap_mean(
     return Interval(mean, float(interval.low), float(interval.high))
 
 
+def rate_interval(
+    values: Sequence[float] | NDArray[np.float64],
+    *,
+    num_resamples: int,
+    confidence: float,
+    seed: int,
+) -> Interval:
+    """Mean of rates over prompts with its bootstrap interval, exact where all or none succeed.
+
+    Resamples of nothing but zeros are zeros, so that no success in 32 prompts would have an
+    interval of no width. There it is that of Clopper and Pearson (1934), with prompts as trials.
+
+    Args:
+        values: One rate per prompt, in [0, 1]; NaN is left out.
+        num_resamples: As in ``bootstrap_mean``.
+        confidence: Probability inside the interval.
+        seed: Same seed, same interval.
+
+    Raises:
+        ShapeError: There is no value.
+    """
+    found = bootstrap_mean(values, num_resamples=num_resamples, confidence=confidence, seed=seed)
+    if found.value not in {0.0, 1.0}:
+        return found
+    count = int(np.count_nonzero(~np.isnan(np.asarray(values, dtype=np.float64))))
+    far = ((1.0 - confidence) / 2.0) ** (1.0 / count)
+    return Interval(1.0, far, 1.0) if found.value else Interval(0.0, 0.0, 1.0 - far)
+
+
 def paired_gain(
     prompt_ids: Sequence[str],
     gains: Sequence[float],

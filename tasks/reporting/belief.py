@@ -14,7 +14,7 @@ from astra_core.executors.judging import Judging
 from astra_core.metrics.agreement import agreement
 from astra_core.metrics.correction import Corrected, Verdicts, corrected_rate
 from astra_core.metrics.detection import Confusion
-from astra_core.metrics.statistics import Interval, bootstrap_mean
+from astra_core.metrics.statistics import Interval, bootstrap_mean, rate_interval
 from astra_core.metrics.verdicts import (
     confirmed_rate,
     num_unjudged,
@@ -186,7 +186,7 @@ class Believer:
         pairs = [verdict_pairs(graph, own, **limits) for graph, own in judged]
         agreed = agreement(pairs, **self._bootstrap())
         intervals = {
-            "confirmed_attack_success_rate": bootstrap_mean(rates, **self._bootstrap()),
+            "confirmed_attack_success_rate": rate_interval(rates, **self._bootstrap()),
             "judge_agreement": agreed.raw,
             "judge_kappa": agreed.kappa,
         }

@@ -1,6 +1,7 @@
 """Attack success of both attackers, and the gain, by category of the prompts."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from astra_core.metrics.categories import means_by_label
 from tasks.records.evaluation import CategoryRates
@@ -28,12 +29,15 @@ def category_rates(
     if not labels:
         return {}
     gains = [after - before for after, before in zip(attacker, baseline, strict=True)]
-    rates, before, lifts = (
-        means_by_label(
-            labels, values, num_resamples=num_resamples, confidence=confidence, seed=seed
-        )
-        for values in (attacker, baseline, gains)
+    how: dict[str, Any] = {
+        "num_resamples": num_resamples,
+        "confidence": confidence,
+        "seed": seed,
+    }
+    rates, before = (
+        means_by_label(labels, values, are_rates=True, **how) for values in (attacker, baseline)
     )
+    lifts = means_by_label(labels, gains, **how)
     return {
         label: CategoryRates(
             num_prompts=labels.count(label),

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from astra_core.metrics.statistics import bootstrap_mean
+from astra_core.metrics.statistics import rate_interval
 from tasks.promotion.drift import drift_between
 from tasks.records.attacker import ATTACKER_FILE, AttackerNote
 from tasks.records.evaluation import Selection
@@ -39,7 +39,7 @@ def optimism(
         confidence: Probability inside an interval.
         seed: Same seed, same interval.
     """
-    rate = bootstrap_mean(chosen_on, num_resamples=num_resamples, confidence=confidence, seed=seed)
+    rate = rate_interval(chosen_on, num_resamples=num_resamples, confidence=confidence, seed=seed)
     # A prompt without a judged reply says nothing.
     judged = [[rate for rate in own if not math.isnan(rate)] for own in (chosen_on, examined_on)]
     excess = drift_between(*judged, confidence=confidence)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from astra_core.metrics.statistics import Interval, bootstrap_mean
+from astra_core.metrics.statistics import Interval, bootstrap_mean, rate_interval
 from astra_core.rollout import Graph, Node, by_prompt
 
 FILE = "turns.json"
@@ -57,10 +57,11 @@ def turn_rates(
         confidence: Probability inside an interval.
         seed: Same seed, same intervals.
     """
-
-    def interval(values: Sequence[float]) -> Interval:
-        return bootstrap_mean(values, num_resamples=num_resamples, confidence=confidence, seed=seed)
-
+    how: dict[str, Any] = {
+        "num_resamples": num_resamples,
+        "confidence": confidence,
+        "seed": seed,
+    }
     prompts = by_prompt(graphs)
     paths = [
         [path for own in runs for path in own.paths() if not all(n.is_unjudged for n in path)]
@@ -74,7 +75,8 @@ def turn_rates(
         [_mean([float(_succeeds(path[:turn], threshold)) for path in own]) for own in paths]
         for turn in range(1, depth + 1)
     ]
-    return TurnRates(tuple(map(interval, shares)), interval(rewards))
+    rates = tuple(rate_interval(values, **how) for values in shares)
+    return TurnRates(rates, bootstrap_mean(rewards, **how))
 
 
 def _succeeds(path: Sequence[Node], threshold: float) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from astra_core.errors import DataError
 from astra_core.files import read_json
+from astra_core.registry import read_options
 from tasks.params.schema import Params
 from tasks.records.reports import read_record
 from tasks.records.rollout_report import RolloutsRecord
@@ -30,18 +31,16 @@ def replies_by_stage(
 
     Args:
         params: The run's parameters.
-        rollouts: The stage's last report, which says how many turns a tree has; without it a tree
-            counts as one conversation.
+        rollouts: The stage's last report, which says how many turns a tree of a sampler without
+            tree_width has; without it such a tree counts as one turn.
         validation: The stage's last report, which says how many prompts there are; without it the
             number that the run asks for is taken.
     """
-    depth = float(params.rollouts.sampler.options.get("tree_depth", 1))
-    known = _last(rollouts)
-    turns = depth if known is None else known.num_turns / max(known.num_prompts, 1)
-    sizes = _sizes(validation)
+    evaluation, sizes = params.evaluation, _sizes(validation)
+    asked = evaluation.num_rollouts * evaluation.depth * evaluation.num_responses
     measured = Measured(
-        rolled=Amount(calls=turns),
-        examined=Amount(calls=depth),
+        rolled=Amount(calls=_replies_of_a_tree(params, rollouts)),
+        examined=Amount(calls=asked),
         num_steps=1,
         gradient_s=0.0,
         rolls_out=True,
@@ -51,6 +50,16 @@ def replies_by_stage(
     )
     parts = forecast(params, measured)
     return {stage: sum(parts[name].calls for name in names) for stage, names in _PARTS.items()}
+
+
+def _replies_of_a_tree(params: Params, rollouts: Path) -> float:
+    options = read_options("sampler", params.rollouts.sampler)
+    width, depth = getattr(options, "tree_width", 0), getattr(options, "tree_depth", 0)
+    turns = float(sum(width**level for level in range(1, depth + 1)))
+    if not turns:
+        known = _last(rollouts)
+        turns = 1.0 if known is None else known.num_turns / max(known.num_prompts, 1)
+    return turns * getattr(options, "num_responses", 1)
 
 
 def cost_of_a_reply(rollouts: Path = ROLLOUTS) -> float | None:

@@ -5,7 +5,12 @@ import pytest
 from each_row import each_row
 
 from astra_core.errors import DataError, ShapeError
-from astra_core.metrics.statistics import Interval, bootstrap_mean, paired_gain
+from astra_core.metrics.statistics import (
+    Interval,
+    bootstrap_mean,
+    paired_gain,
+    rate_interval,
+)
 from astra_core.seeding import derive_key, generator
 
 
@@ -38,6 +43,28 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
 
     # Three standard errors (3) around 90.
     assert 81 <= hits <= 99
+
+
+@each_row(
+    ("values", "low", "high"),
+    [
+        # Clopper and Pearson: 1 - 0.025 ** (1 / 32) = 0.1089, and 0.025 ** (1 / 4) = 0.3976.
+        ([0.0] * 32, 0.0, 0.1089),
+        ([1.0] * 4, 0.3976, 1.0),
+        ([0.0, math.nan], 0.0, 0.975),
+        ([math.nan], math.nan, math.nan),
+    ],
+)
+def test_a_rate_of_all_or_none_has_an_exact_interval(values, low, high):
+    found = rate_interval(values, num_resamples=50, confidence=0.95, seed=0)
+
+    assert pytest.approx((low, high), abs=5e-5, nan_ok=True) == (found.low, found.high)
+
+
+def test_a_rate_of_some_has_the_interval_of_the_bootstrap():
+    given = {"num_resamples": 50, "confidence": 0.9, "seed": 3}
+
+    assert bootstrap_mean([0.0, 0.5], **given) == rate_interval([0.0, 0.5], **given)
 
 
 def test_same_seed_same_interval():

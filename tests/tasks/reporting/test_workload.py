@@ -1,5 +1,6 @@
 import json
 
+from astra_core.config import RolloutsConfiguration
 from tasks.params.schema import Params
 from tasks.reporting.workload import cost_of_a_reply, replies_by_stage
 
@@ -19,10 +20,18 @@ PARAMS = Params.model_validate_json(
         {
             "rollouts": {
                 "num_prompts": 20,
-                "sampler": {"name": "tree", "options": {"tree_depth": 3}},
+                "sampler": {
+                    "name": "tree",
+                    "options": {"tree_width": 2, "tree_depth": 3, "num_responses": 5},
+                },
             },
             "training": {"training_steps": 5, "num_episodes_per_experience": 4},
-            "evaluation": {"num_prompts": 30, "num_training_prompts": 8},
+            "evaluation": {
+                "num_prompts": 30,
+                "num_training_prompts": 8,
+                "num_rollouts": 2,
+                "depth": 3,
+            },
         }
     )
 )
@@ -36,20 +45,38 @@ def reports(folder, **rollouts):
     return made
 
 
-def test_replies_are_turns_of_trees_and_of_examined_conversations(tmp_path):
+# Turns of a tree, 2 + 4 + 8, each with five replies; an evaluation has two paths of three turns.
+TREE, EXAMINED = 14 * 5, 2 * 3
+
+
+def test_replies_are_those_of_all_turns_of_trees_and_examined_conversations(tmp_path):
     found = replies_by_stage(PARAMS, **reports(tmp_path))
 
-    # Six turns of a tree in the last report, and no more prompts than there are.
-    assert 6 * 15 == found["rollouts"]
-    # Four further experiences of four trees; evaluations have three turns of a conversation.
-    assert 0 == (found["training"] - 6 * 4 * 4) % (3 * 5)
-    assert 0 == (found["evaluation"] - 3 * 2 * 10) % (3 * 5)
+    # No more prompts than there are.
+    assert TREE * 15 == found["rollouts"]
+    # Four further experiences of four trees, and evaluations of five dev prompts.
+    assert 0 == (found["training"] - TREE * 4 * 4) % (EXAMINED * 5)
+    assert 0 == (found["evaluation"] - EXAMINED * 2 * 10) % (EXAMINED * 5)
 
 
-def test_without_reports_a_tree_is_a_conversation_and_there_are_prompts_enough(tmp_path):
+def test_without_reports_there_are_prompts_enough(tmp_path):
     nothing = {"rollouts": tmp_path / "none.json", "validation": tmp_path / "neither.json"}
 
-    assert 3 * 20 == replies_by_stage(PARAMS, **nothing)["rollouts"]
+    assert TREE * 20 == replies_by_stage(PARAMS, **nothing)["rollouts"]
+
+
+def test_a_tree_of_another_sampler_has_the_turns_of_the_last_report(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(
+        "from astra_core.config import Section\n"
+        "from astra_core.samplers.tree import TreeSampler\n"
+        "class Mine(TreeSampler):\n    class Options(Section):\n        num_responses: int = 3\n",
+        "utf-8",
+    )
+    other = {"sampler": {"name": "./mine.py:Mine"}, "num_prompts": 20}
+    params = PARAMS.model_copy(update={"rollouts": RolloutsConfiguration.read(other, where="")})
+
+    assert 6 * 3 * 15 == replies_by_stage(params, **reports(tmp_path))["rollouts"]
 
 
 def test_the_price_of_a_reply_is_that_of_the_last_rollouts(tmp_path):
