@@ -26,7 +26,6 @@ from astra_core.extensions.plugin_files import (
     load_file,
     look_here,
 )
-from astra_core.settings.words import in_our_words
 
 BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -138,7 +137,6 @@ def resolve(kind: str, name: str) -> type[Any]:
         ConfigurationError: No built-in has this name, or the import path leads to no such class.
     """
     table = BUILT_INS[kind]
-    name = name if name in table else in_our_words(name)["name"]
     if name not in table:
         _check_name(kind, name)
     try:

@@ -74,11 +74,6 @@ class ProcessesExecutor(Executor):
         """As many as the options say."""
         return self.options.num_workers
 
-    @property
-    def process_ids(self) -> tuple[int, ...]:
-        """Of the workers that live."""
-        return tuple(own.process.pid or 0 for own in self._workers)
-
     def results(
         self, work: Work, shards: Sequence[Any], *, weights: Weights | None, advance: Advance
     ) -> list[Any]:

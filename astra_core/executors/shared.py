@@ -39,9 +39,3 @@ def all_done(
         return [each for batch in batches for each in work.do(own, batch)]
     found = executor.run(work, batches, title=title)
     return [each for batch in found for each in batch]
-
-
-def close_executors() -> None:
-    """Ends the workers of all executors of this process."""
-    while _executors:
-        _executors.popitem()[1].close()

@@ -18,7 +18,7 @@ from astra_core.errors import TrainingError
 from astra_core.errors.excerpt import shortened
 from astra_core.redaction import masked
 from astra_core.services.waiting import Seen
-from astra_core.timed_client import Fetched, TimedClient
+from astra_core.targets.timed_client import Fetched, TimedClient
 
 KEY = "idempotency_key"
 _TRIES = 5

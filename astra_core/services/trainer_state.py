@@ -109,10 +109,6 @@ class TrainerState:
         effect = self.effects.get(effect_name(stage, iteration, part))
         return effect.result if effect else None
 
-    def unfinished(self) -> list[Intent]:
-        """Intents without a result, which were running when the run was killed."""
-        return [each.intent for each in self.effects.values() if each.result is None]
-
     def once(
         self,
         part: str,

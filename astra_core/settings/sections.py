@@ -13,7 +13,6 @@ from pydantic.fields import FieldInfo
 from astra_core.errors import ConfigurationError
 from astra_core.errors.config import explained, refuse_huge_numbers
 from astra_core.errors.excerpt import nearest
-from astra_core.settings.words import in_our_words
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
@@ -180,8 +179,8 @@ def refuse_unread(section: Section, *names: str, when: str) -> None:
 class Choice(Section):
     """A plug-in by name, import path ``package.module:Class`` or ``path/to/file.py:Class``.
 
-    Without options the name is enough: ``adamw`` is ``{name: adamw}``. Names of torch and
-    transformers work too: ``astra_core.settings.words``.
+    Without options the name is enough: ``adamw`` is ``{name: adamw}``. ``ipo`` is ``dpo`` with that
+    loss.
     """
 
     name: str = Field(min_length=1, description="A built-in name, an import path or a file's.")
@@ -190,7 +189,11 @@ class Choice(Section):
     @model_validator(mode="before")
     @classmethod
     def _of_a_word(cls, given: Any) -> Any:
-        return in_our_words(given)
+        record: Any = {"name": given} if isinstance(given, str) else given
+        is_ipo = isinstance(record, Mapping) and record.get("name") == "ipo"
+        if is_ipo and isinstance(options := record.get("options", {}), Mapping):
+            return {**record, "name": "dpo", "options": {"loss": "ipo", **options}}
+        return record
 
     def options_for(self, plugin: type[Any]) -> Mapping[str, Any]:
         """The options that this plug-in's class is to read."""

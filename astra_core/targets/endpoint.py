@@ -26,7 +26,7 @@ from astra_core.targets.authorization import Authorization, check_address
 from astra_core.targets.calls import CallOptions, Calls, Question, about_tokens, call_error
 from astra_core.targets.kept import Kept
 from astra_core.targets.outcomes import CalledTarget, asked_for_each
-from astra_core.timed_client import Fetched, TimedClient
+from astra_core.targets.timed_client import Fetched, TimedClient
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_KEY = 1 << 16  # characters

@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from closed_executors import close_executors
 from tiny_folders import tiny_folders, torch_as_before
 
 from astra_core.assembly import (
@@ -17,7 +18,6 @@ from astra_core.config import (
     RolloutsConfiguration,
     SystemConfiguration,
 )
-from astra_core.executors.shared import close_executors
 from astra_core.sampler import rolled_out
 from astra_core.testing import tiny_prompts
 

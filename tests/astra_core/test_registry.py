@@ -32,19 +32,6 @@ def test_an_unknown_name_lists_the_built_ins_and_the_nearest():
     )
 
 
-@each_row(
-    ("kind", "theirs", "ours"),
-    [
-        ("schedule", "ReduceLROnPlateau", "plateau"),
-        ("schedule", "StepLR", "torch"),
-        ("optimizer", "AdamW", "adamw"),
-        ("algorithm", "GRPO", "grpo"),
-    ],
-)
-def test_a_name_of_another_library_is_known(kind, theirs, ours):
-    assert resolve(kind, theirs) is resolve(kind, ours)
-
-
 def test_an_import_path_names_a_class():
     assert resolve("scorer", "astra_core.scorers.phrases:PhraseScorer") is PhraseScorer
 

@@ -52,7 +52,6 @@ def test_a_trainer_is_built_by_keywords_and_environment_is_the_sampler():
 @pytest.mark.wide
 @pytest.mark.row(3, '`TrainingConfiguration(optimizer="adamw")`')
 def test_a_choice_without_options_is_a_word():
-    assert TrainingConfiguration(optimizer="AdamW") == TrainingConfiguration(optimizer="adamw")
     words = TrainingConfiguration(
         lr=1e-5,
         batch_size=4,

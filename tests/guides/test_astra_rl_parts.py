@@ -120,10 +120,9 @@ class Counting(REINFORCE):
 
 
 @pytest.mark.row(28)
-@pytest.mark.parametrize("name", ["ReduceLROnPlateau", "plateau"])
-def test_torchs_name_of_that_schedule_is_known(pipeline, name):
+def test_torchs_plateau_is_a_schedule_of_params(pipeline):
     options = {"patience": 0, "factor": 0.5, "threshold": 9.0}
-    named = {"name": name, "options": options}
+    named = {"name": "plateau", "options": options}
     ran = pipeline(training={"schedule": named, "eval_every": 1, "lr": 0.008})
 
     assert [0.008, 0.004, 0.002] == sorted({float(row["train/lr"]) for row in ran.rows[1:]})[::-1]
@@ -132,7 +131,8 @@ def test_torchs_name_of_that_schedule_is_known(pipeline, name):
 @pytest.mark.wide
 @pytest.mark.row(27)
 def test_a_schedule_of_torch_is_named_by_its_class(here):
-    step = {"name": "StepLR", "options": {"step_size": 1, "gamma": 0.5}}
+    arguments = {"step_size": 1, "gamma": 0.5}
+    step = {"name": "torch", "options": {"kind": "StepLR", "arguments": arguments}}
 
     assert {0.01: 1, 0.005: 2} == {r.lr: r.training_step for r in preset(schedule=step).steps()}
 

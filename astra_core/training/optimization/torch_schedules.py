@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -10,8 +10,18 @@ from torch.optim import lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
 
 from astra_core.config import Section
-from astra_core.settings.words import TorchKind
 from astra_core.training.optimization.optimizers import SchedulePlugin
+
+TorchKind = Literal[
+    "StepLR",
+    "MultiStepLR",
+    "ExponentialLR",
+    "LinearLR",
+    "ConstantLR",
+    "PolynomialLR",
+    "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
+]
 
 
 class TorchSchedule(SchedulePlugin):

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 
 import psutil
 import pytest
+from closed_executors import close_executors
 from shard_sums import Sums
 
 from astra_core.assembly import ModelFolders, build_sampler, load_system
@@ -20,7 +21,6 @@ from astra_core.config import (
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.executor import shown_by
 from astra_core.executors.on_ray import LOOPBACK, SETTINGS, RayExecutor
-from astra_core.executors.shared import close_executors
 from astra_core.registry import read_options
 from astra_core.sampler import rolled_out
 from astra_core.testing import check_executor, tiny_language_model, tiny_prompts

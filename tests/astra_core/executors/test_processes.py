@@ -38,7 +38,7 @@ def test_a_worker_that_is_killed_costs_its_shard_alone(two, tmp_path):
 
     assert [0, 1, 2, 3, 4, 5] == numbers(two.run(Sums(tmp_path), shards))
     assert 1 == two.ledger.num_lost
-    assert 2 == len(two.process_ids)
+    assert 2 == len(two._workers)
 
 
 @pytest.mark.real
@@ -79,7 +79,7 @@ def test_one_bar_shows_all_shards(two, tmp_path):
 @pytest.mark.real
 def test_closed_workers_are_gone(two, tmp_path):
     two.run(Sums(tmp_path), [(0, ""), (1, "")])
-    ids = two.process_ids
+    ids = [own.process.pid for own in two._workers]
     two.close()
 
     assert 2 == len(ids)
@@ -96,7 +96,7 @@ from astra_core.executors.processes import ProcessesExecutor
 if __name__ == "__main__":
     executor = ProcessesExecutor(ProcessesExecutor.Options())
     executor.run(Sums(Path({folder!r})), [(0, ""), (1, "")])
-    print(*executor.process_ids, flush=True)
+    print(*(own.process.pid for own in executor._workers), flush=True)
     executor.run(Sums(Path({folder!r})), [(2, "wait"), (3, "wait")])
 """
 

@@ -1,9 +1,10 @@
 import pytest
+from closed_executors import close_executors
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from astra_core.executors.scoring import Scoring
-from astra_core.executors.shared import close_executors, executor_of
+from astra_core.executors.shared import executor_of
 
 TWO = Choice(name="processes", options={"num_workers": 2})
 

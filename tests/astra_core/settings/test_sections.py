@@ -73,3 +73,20 @@ def test_a_copy_has_no_unknown_keys():
     assert 1.0 == Parent().model_copy(update={"rate": 1.0}).rate
     with pytest.raises(ConfigurationError, match=r"^Parent\.rat is not a known key; Did you mean"):
         Parent().model_copy(update={"rat": 1.0})
+
+
+@each_row(
+    ("given", "options"),
+    [
+        ("ipo", {"loss": "ipo"}),
+        ({"name": "ipo", "options": {"beta": 0.5}}, {"loss": "ipo", "beta": 0.5}),
+        ({"name": "dpo"}, {}),
+    ],
+)
+def test_a_choice_may_be_a_word_and_ipo_is_dpo_with_its_loss(given, options):
+    assert Choice(name="dpo", options=options) == Choice.read(given, where="x")
+
+
+def test_options_that_are_no_mapping_are_one_line():
+    with pytest.raises(ConfigurationError, match="options: input should be an object"):
+        Choice.read({"name": "ipo", "options": 3}, where="x")

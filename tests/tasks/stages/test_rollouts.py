@@ -2,11 +2,11 @@ import json
 from pathlib import Path
 
 import pytest
+from closed_executors import close_executors
 from small_world import PARAMS, write_world
 
 from astra_core.config import Choice
 from astra_core.errors import DataError, GateError
-from astra_core.executors.shared import close_executors
 from astra_core.judge import Judge, Judgement
 from astra_core.scorer import Scorer
 from tasks.pipeline.stage import stage_of

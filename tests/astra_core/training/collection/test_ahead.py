@@ -1,5 +1,6 @@
 import pytest
 import torch
+from closed_executors import close_executors
 from each_row import wide_but
 from remembering import Curriculum
 from tiny_folders import tiny_folders, torch_as_before
@@ -14,7 +15,6 @@ from astra_core.config import (
     SystemConfiguration,
 )
 from astra_core.errors import ConfigurationError
-from astra_core.executors.shared import close_executors
 from astra_core.testing import tiny_prompts
 from astra_core.training.collection.ahead import Ahead
 from astra_core.training.distribution.distributed import World

@@ -5,7 +5,7 @@ import httpx
 import pytest
 from hostile_server import headers_without_end, hostile_server, well
 
-from astra_core.timed_client import TimedClient
+from astra_core.targets.timed_client import TimedClient
 
 ALL = {"limit_s": 20.0, "most": 10_000}
 

@@ -1,0 +1,8 @@
+"""Ends the workers of all executors of this process, between tests."""
+
+from astra_core.executors.shared import _executors
+
+
+def close_executors() -> None:
+    while _executors:
+        _executors.popitem()[1].close()
