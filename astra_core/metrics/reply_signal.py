@@ -12,6 +12,8 @@ from astra_core.rollout import Graph, Node
 FAINT = 0.2
 """Below this, random replies account for at least four fifths of siblings' differences."""
 
+_NONE = 0.01
+
 
 def reply_signal(graphs: Sequence[Graph]) -> float | None:
     """Share of the variance of siblings' mean scores that the probes account for, at most 1.
@@ -38,6 +40,31 @@ def reply_signal(graphs: Sequence[Graph]) -> float | None:
     return 1.0 - fmean(noises) / spread if spread > 0.0 else None
 
 
+def missing_signal(graphs: Sequence[Graph], *, threshold: float) -> str:
+    """What rollouts lack to be learned from, with what to change; empty where they lack nothing.
+
+    Args:
+        graphs: Rollouts of the untrained attacker.
+        threshold: A score at or above it is a success.
+    """
+    scores = [node.score for graph in graphs for node in graph.nodes() if node.is_judged]
+    if not scores or max(scores) < threshold:
+        return (
+            f"none of {len(scores)} turns with a success; name another judge in system.scorer, "
+            "lower evaluation.threshold, or begin with prompts closer to the goal"
+        )
+    signal = reply_signal(graphs)
+    if min(scores) == max(scores):
+        return f"the same score for all {len(scores)} turns; name a stricter judge in system.scorer"
+    if signal is not None and signal < _NONE:
+        return (
+            "siblings that differ by the draw of their replies alone; raise "
+            "rollouts.sampler.options.num_responses, or see whether the target reacts to what it "
+            "reads at all"
+        )
+    return ""
+
+
 def faint_signal(signal: float | None) -> str:
     """A sentence about a signal close to 0, with the way out; else empty.
 
@@ -52,7 +79,7 @@ def faint_signal(signal: float | None) -> str:
         "(rollout/reply_signal), the draw of replies for the rest, so what is learned is mostly "
         "chance; raise rollouts.sampler.options.num_responses"
     )
-    if signal < 0.01:
+    if signal < _NONE:
         return f"{told}, or see whether the target reacts to what it reads at all"
     return f"{told} ({(1.0 - signal) / signal:.0f} times as many would make it half)"
 

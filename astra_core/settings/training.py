@@ -197,6 +197,11 @@ class TrainingConfiguration(Section):
     max_nonfinite_steps: int = Field(
         default=3, ge=0, description="Updates skipped for a NaN or infinity before the run stops."
     )
+    require_signal: bool = Field(
+        default=False,
+        description="No training where the first rollouts have no success, or siblings that differ "
+        "by chance alone.",
+    )
     dump_steps: tuple[Count, ...] = Field(
         default=(), description="Optimiser steps whose tensors are saved beside checkpoints."
     )

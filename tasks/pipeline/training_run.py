@@ -56,9 +56,9 @@ class TrainingRun:
         tracking: TrackingConfiguration,
     ) -> Self:
         """The run of these parameters, as JSON by section, and these inputs."""
-        training, checkpoint = sections["training"], dict(sections["training"]["checkpoint"])
-        # Whether the last state is exported changes no update, so the run stays the same.
-        del checkpoint["export"]
+        training = _without(sections["training"], {"require_signal"})
+        # Whether it may begin, or the last state is exported, changes no update: the same run.
+        checkpoint = _without(training["checkpoint"], {"export"})
         sections = {**sections, "evaluation": _without(sections["evaluation"], _ASKED_AFTER)}
         updates = _without(training, {"training_steps", "checkpoint"})
         return cls(

@@ -17,7 +17,9 @@ from astra_core.config import (
     SystemConfiguration,
     TrainingConfiguration,
 )
+from astra_core.errors import GateError
 from astra_core.files import draft_folder_of, write_text
+from astra_core.metrics.reply_signal import missing_signal
 from tasks.machine.console import progress
 from tasks.params.schema import RegistrationConfiguration, TrackingConfiguration
 from tasks.pipeline.continuing import take_over_last
@@ -250,6 +252,8 @@ def _trainer(
     from astra_core.training.checkpoint import CheckpointStore
 
     training, reward, seed = params.training, params.reward, params.training_seed
+    first = StoredRollouts(files.baseline / ROLLOUTS_FILE)
+    _require_signal(first, params)
     system = remembered(params.system, files.baseline / PRECISION_FILE)
     folders = ModelFolders.of(read_model_paths(files.base))
     loaded = load_system(
@@ -268,6 +272,19 @@ def _trainer(
         build_sampler(params.rollouts, reward, system=loaded, prompts=prompts, seed=seed),
         evaluator=build_evaluator(params.evaluation, reward, prompts=dev, seed=seed),
         store=CheckpointStore(folder / CHECKPOINTS, keep=training.checkpoint.keep),
-        first_graphs=StoredRollouts(files.baseline / ROLLOUTS_FILE),
+        first_graphs=first,
         world=world,
     )
+
+
+def _require_signal(first: StoredRollouts, params: TrainingParams) -> None:
+    """Checks that the first rollouts can be learned from, if that is asked for."""
+    if not params.training.require_signal:
+        return
+    missing = missing_signal(first, threshold=params.evaluation.threshold)
+    if missing:
+        msg = (
+            f"training must begin with rollouts that have a signal, got {missing}; "
+            "training.require_signal: false trains all the same"
+        )
+        raise GateError(msg)

@@ -13,6 +13,7 @@ SMALL = (
     "models.builtin.hidden_size=16",
     "rollouts.num_prompts=4",
     "training.training_steps=1",
+    "training.require_signal=false",
     "evaluation.num_prompts=10",
     "evaluation.num_training_prompts=10",
 )

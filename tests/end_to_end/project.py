@@ -35,6 +35,7 @@ SMALL = (
     "training.training_steps=6",
     "training.num_episodes_per_experience=4",
     "training.eval_every=3",
+    "training.require_signal=false",
     "training.checkpoint.save_every=1",
     "evaluation.num_prompts=12",
     "evaluation.num_training_prompts=6",

@@ -16,6 +16,7 @@ early_stopping.*, max_nonfinite_*  yes            they say when to end, not what
 checkpoint.*, dump_steps           yes            they say what is written
 evaluate, eval_every, eval_first   yes            they say when to look; not under a schedule
                                                   that follows a figure of the evaluations
+require_signal                     yes            it says whether to begin
 keep                               yes            it says what is taken from the run in the end
 gradient_checkpointing, sharding   yes            the same numbers with other memory
 precision, lr, optimizer, parts,   no             the updates that are done would be others
@@ -48,7 +49,7 @@ from astra_core.training.selection.stopping import Best
 _PACKAGE = "astra-red-team"
 _FREE = re.compile(
     r"training_steps|max_nonfinite_steps|evaluate|eval_every|eval_first|keep"
-    r"|gradient_checkpointing|sharding|dump_steps(\..*)?|checkpoint\..*|early_stopping\.(?!min_delta).*"
+    r"|gradient_checkpointing|sharding|require_signal|dump_steps(\..*)?|checkpoint\..*|early_stopping\.(?!min_delta).*"
 )
 
 # They decide what is learned where a schedule follows a figure of the evaluations.

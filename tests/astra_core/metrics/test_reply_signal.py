@@ -3,7 +3,7 @@ import random
 import pytest
 from each_row import each_row
 
-from astra_core.metrics.reply_signal import faint_signal, reply_signal
+from astra_core.metrics.reply_signal import faint_signal, missing_signal, reply_signal
 from astra_core.testing import tiny_graph, tiny_node
 
 
@@ -64,3 +64,24 @@ def test_a_faint_signal_is_reported_with_the_way_out(signal, share, way_out):
 @each_row("signal", [None, 0.2, 0.9])
 def test_of_a_signal_that_is_there_nothing_is_said(signal):
     assert "" == faint_signal(signal)
+
+
+HIT, MISS = node(1.0, 1.0), node(0.0, 0.0)
+
+
+@each_row(
+    ("trees", "missing"),
+    [
+        ([tiny_graph(HIT, MISS)], ""),
+        ([tiny_graph(HIT), tiny_graph(MISS)], ""),  # no siblings: nothing is known of them
+        ([tiny_graph(MISS, node(0.4, 0.4))], "none of 2 turns with a success"),
+        ([], "none of 0 turns with a success"),
+        ([tiny_graph(HIT, HIT)], "the same score for all 2 turns"),
+        ([tiny_graph(node(1.0, 0.0), node(0.0, 0.9))], "siblings that differ by the draw"),
+    ],
+)
+def test_what_is_missing_is_said_with_what_to_change(trees, missing):
+    found = missing_signal(trees, threshold=0.45)
+
+    assert found.startswith(missing)
+    assert bool(missing) == bool(found)

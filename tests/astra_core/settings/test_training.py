@@ -91,6 +91,7 @@ ELSEWHERE = {
     "checkpoint.resume": "training/resume/test_policy",
     "checkpoint.allow_other_version": "training/resume/test_policy",
     "max_nonfinite_steps": "test_training_settings",
+    "require_signal": "tasks/stages/test_training",
     "sharding": "training/test_sharding",
     "staleness.max_versions": "training/test_ahead",
     "staleness.correction": "training/test_correction",

@@ -15,6 +15,8 @@ from small_world import PARAMS, write_world
 
 from astra_core.config import TrainingConfiguration
 from astra_core.engine.logprobs import token_logprobs
+from astra_core.errors import GateError
+from astra_core.files import file_digest
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.rows import pad_rows
 from astra_core.training.selection.stopping import Best
@@ -295,3 +297,16 @@ def test_a_stage_may_be_killed_at_any_moment_at_which_it_writes(tmp_path):
 
 def test_no_best_checkpoint_is_written_as_null():
     assert Best(metric="eval/x", mode="max").record()["value"] is None
+
+
+def test_without_a_signal_no_training_begins(world, monkeypatch):
+    folder, _ = world
+    monkeypatch.chdir(folder)
+    before = file_digest(folder / "models/attacker/model.safetensors")
+    asked = PARAMS.training.model_copy(update={"require_signal": True})
+    harsh = PARAMS.evaluation.model_copy(update={"threshold": 1.0})
+    params = PARAMS.model_copy(update={"training": asked, "evaluation": harsh})
+
+    with pytest.raises(GateError, match=r"that have a signal, got .*; training.require_signal"):
+        run(training, "train_attacker", params)
+    assert before == file_digest(folder / "models/attacker/model.safetensors")
