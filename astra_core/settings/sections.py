@@ -1,14 +1,13 @@
 """The parts of every section of the configuration: strict values, and a plug-in by name."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Self, cast, get_args, get_origin
+from typing import Annotated, Any, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic._internal._model_construction import ModelMetaclass
-from pydantic.fields import FieldInfo
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.config import explained, refuse_huge_numbers
@@ -22,55 +21,7 @@ Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0.0, le=1e9)]
 Pause = Annotated[float, Field(ge=0.0, le=1e9)]
 _BUILT: ContextVar[type | None] = ContextVar("built", default=None)
-"""The section whose constructor is at work."""
-
-
-class _SectionType(ModelMetaclass):
-    """Lets a derived section give only what it changes, and reports each mistake in one line."""
-
-    def __new__(
-        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **more: Any
-    ) -> Any:
-        """A section; in it ``lr = 1e-5`` keeps the type and the range of the field ``lr``."""
-        declared = namespace.setdefault("__annotations__", {})
-        fields = {key: field for base in bases for key, field in _fields_of(base).items()}
-        for key in fields.keys() & namespace.keys():
-            kind, rules = fields[key].annotation, fields[key].metadata
-            choice = kind if isinstance(kind, type) and issubclass(kind, Choice) else None
-            is_word = choice and declared.get(key) in {str, "str"}
-            is_default = key not in declared and not hasattr(namespace[key], "__get__")
-            if is_word or is_default:
-                declared[key] = Annotated[(kind, *rules)] if rules else kind
-            if choice and isinstance(namespace[key], str):
-                namespace[key] = choice(name=namespace[key])
-            namespace[key] = _taken(namespace[key], kind)
-        return super().__new__(mcs, name, bases, namespace, **more)
-
-    def __call__(cls, *given: Any, **values: Any) -> Any:
-        """A section of these values; a list will do for a tuple, and text for a path.
-
-        Raises:
-            ConfigurationError: A key is unknown or missing, or a value has the wrong type or range.
-        """
-        fields = _fields_of(cls)
-        for key in fields.keys() & values.keys():
-            values[key] = _taken(values[key], fields[key].annotation)
-        around = _BUILT.set(cls)
-        try:
-            return super().__call__(*given, **values)
-        except ValidationError as error:
-            if error.title != cls.__name__:
-                raise
-            firsts = {str(each["loc"][0]): each["input"] for each in error.errors() if each["loc"]}
-            section, record = cast(type[BaseModel], cls), {**firsts, **values}
-            msg = explained(error, section, where=cls.__qualname__, record=record)
-            raise ConfigurationError(msg) from None
-        finally:
-            _BUILT.reset(around)
-
-
-def _fields_of(section: type) -> Mapping[str, FieldInfo]:
-    return getattr(section, "__pydantic_fields__", {})
+"""The section whose own constructor is at work."""
 
 
 def _taken(value: Any, annotation: Any) -> Any:
@@ -85,10 +36,38 @@ def _taken(value: Any, annotation: Any) -> Any:
     return Path(value) if isinstance(value, str) and Path in kinds and str not in kinds else value
 
 
-class Section(BaseModel, metaclass=_SectionType):
+class Section(BaseModel):
     """A part of the configuration."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    def __init__(self, /, **values: Any) -> None:
+        """A section of these values; a list will do for a tuple, and text for a path.
+
+        Raises:
+            ConfigurationError: A key is unknown or missing, or a value has the wrong type or range.
+        """
+        section = type(self)
+        for key in section.model_fields.keys() & values.keys():
+            values[key] = _taken(values[key], section.model_fields[key].annotation)
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            if error.title != section.__name__:
+                raise
+            firsts = {str(each["loc"][0]): each["input"] for each in error.errors() if each["loc"]}
+            record = {**firsts, **values}
+            msg = explained(error, section, where=section.__qualname__, record=record)
+            raise ConfigurationError(msg) from None
+
+    # As in pydantic's own RootModel: what is read from JSON is not passed through the constructor.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Lets a constructor of one's own set what no later code may; see ``__setattr__``."""
+        super().__init_subclass__(**more)
+        if "__init__" in vars(cls):
+            cls.__init__ = _building(cls.__init__)  # type: ignore[method-assign]
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Refuses, with the way out; a constructor of one's own may set fields and attributes.
@@ -114,7 +93,8 @@ class Section(BaseModel, metaclass=_SectionType):
     def _checked(self, name: str, value: Any) -> Any:
         """The value of a field of ours, checked with the others; any other as it is."""
         # The class itself is built by its own constructor, which may take other arguments.
-        plain: Any = next(each for each in type(self).__mro__ if "__init__" not in vars(each))
+        line = type(self).__mro__
+        plain: Any = next(each for each in line if "__init__" not in vars(each) or each is Section)
         if name not in plain.model_fields:
             return value
         values = {field: getattr(self, field) for field in plain.model_fields}
@@ -157,6 +137,20 @@ class Section(BaseModel, metaclass=_SectionType):
             raise ConfigurationError(msg.lstrip()) from error
         except ValidationError as error:
             raise ConfigurationError(explained(error, cls, where=where, record=record)) from None
+
+
+def _building(init: Callable[..., None]) -> Callable[..., None]:
+    """A constructor that says in ``_BUILT`` whose it is while it is at work."""
+
+    @wraps(init)
+    def build(self: Section, *given: Any, **values: Any) -> None:
+        around = _BUILT.set(type(self))
+        try:
+            init(self, *given, **values)
+        finally:
+            _BUILT.reset(around)
+
+    return build
 
 
 def refuse_unread(section: Section, *names: str, when: str) -> None:

@@ -35,15 +35,11 @@ class Parent(Section):
 
 
 class Child(Parent):
-    rate = 1e-5
-    plugin: str = "sgd"
-    tuned: str = "rmsprop"
+    rate: Positive = 1e-5
 
 
-def test_a_derived_section_says_only_what_it_changes():
-    assert (1e-5, Choice(name="sgd")) == (Child().rate, Child().plugin)
-    assert Tuned(name="rmsprop") == Child().tuned
-    assert 1e-5 == Child.read({}, where="child").rate
+def test_a_derived_section_has_its_own_default():
+    assert 1e-5 == Child().rate == Child.read({}, where="child").rate
     with pytest.raises(ConfigurationError, match=r"^Child\.rate: .* greater than 0, got -1"):
         Child(rate=-1.0)
 
@@ -61,6 +57,19 @@ def test_a_mistake_in_a_script_is_one_line(values, line):
         Parent(**values)
 
     assert line == str(caught.value)
+
+
+def test_a_constructor_of_ones_own_may_set_attributes_and_no_later_code():
+    class Own(Section):
+        def __init__(self):
+            super().__init__()
+            self.place = "here"
+
+    own = Own()
+
+    assert "here" == own.place
+    with pytest.raises(ConfigurationError, match=r"Own\.place must be declared"):
+        own.place = "there"
 
 
 def test_what_json_has_no_word_for_may_be_written_as_there():
