@@ -107,6 +107,17 @@ def test_the_servers_losses_are_ours_beyond_the_clip_too(server):
         assert theirs == pytest.approx(ours, abs=1e-4), name
 
 
+def test_a_run_samples_trains_and_publishes_at_the_server(quiet):
+    assert [] == [kind for kind in (*WORK, PUBLISHED) if not quiet.done[kind]]
+    assert 1 == quiet.done["CREATE_MODEL"]
+    # An estimate from few probes, of either sign.
+    untrained, *trained = (abs(point["eval/kl_nats"]) for point in quiet.evaluations)
+    assert 2 == len(trained)
+    assert untrained < 1e-4
+    assert 1e-2 < min(trained)
+
+
+@pytest.mark.wide
 def test_three_iterations_raise_the_mean_score(server, tmp_path):
     run = finished(server, tmp_path, *LEARNING)
     untrained, trained = run.evaluations[0], run.evaluations[-1]

@@ -129,7 +129,7 @@ def test_a_node_that_is_killed_costs_its_shards_alone(nodes, tmp_path, record_pr
     assert [20, 21, 22] == [number for number, _ in again]
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_rollouts_are_those_of_one_process_though_a_node_is_killed(nodes, tmp_path):
     tiny_language_model(seed=1).save(tmp_path / "attacker")
     folders = ModelFolders(*[tmp_path / "attacker"] * 3)

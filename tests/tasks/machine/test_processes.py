@@ -209,14 +209,9 @@ def alone(world, tmp_path_factory):
     return folder
 
 
-# How params.yaml starts several is what the kill below begins with.
-BY_PARAMS = pytest.param("params", marks=pytest.mark.wide)
-
-
-@pytest.mark.real
-@pytest.mark.parametrize(
-    "way", ["torchrun", pytest.param("accelerate", marks=pytest.mark.wide), BY_PARAMS]
-)
+# A kill of two processes that go on (below), and their sums, are in the middle tier.
+@pytest.mark.wide
+@pytest.mark.parametrize("way", ["params", "torchrun", "accelerate"])
 def test_two_processes_train_as_one_with_the_doubled_window_and_the_first_writes(
     world, alone, tmp_path, way
 ):

@@ -122,7 +122,7 @@ def test_validate_prompts_writes_reports_without_texts(project):
 def test_validate_prompts_says_the_same_however_much_is_read_at_once(project, monkeypatch):
     prepare([*GOOD, *BAD, *(f"{text} again" for text in BAD)])
     found = []
-    for num_rows in (10_000, 4, 1):
+    for num_rows in (10_000, 3):
         monkeypatch.setattr(prompt_pieces, "ROWS_PER_PIECE", num_rows)
         monkeypatch.setattr(prompt_pieces, "_READ_AT_ONCE", num_rows)
         monkeypatch.setattr(validation, "_SCORED_AT_ONCE", num_rows)
@@ -136,8 +136,7 @@ def test_validate_prompts_says_the_same_however_much_is_read_at_once(project, mo
             sizes = [kept.row_group(place).num_rows for place in range(kept.num_row_groups)]
             assert all(size <= num_rows for size in sizes)
 
-    # Also with the same pieces twice: no report has a time in it.
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
 
 
 @each_row(

@@ -129,7 +129,7 @@ def test_the_shares_of_all_processes_make_the_whole_in_order(size):
     assert values == Meeting(0, size).whole(shares[0])
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_run_of_two_processes_continues_where_it_stopped(whole, lost, tmp_path):
     cut = shutil.copytree(lost[0], tmp_path / "cut")
     assert not (cut / "weights_0").exists()
