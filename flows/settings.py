@@ -9,6 +9,7 @@ choice.
 import io
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,15 @@ from ruamel.yaml import YAML
 from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import excerpt
 from astra_core.files import write_text
+from flows.values import read_value
 from tasks.params.checks import check_params
-from tasks.params.overlay import owner_of
+from tasks.params.overlay import laid_over, owner_of
 from tasks.params.schema import PARAMS_FILE, Params, read_record
-from tasks.params.yaml_files import check_yaml, load_yaml, read_yaml_text
+from tasks.params.yaml_files import load_yaml, read_yaml_text
 
 PRESETS = "params"
 """The folder of presets, beside params.yaml."""
-# More than one word before the colon: the keys of params.yaml are single words.
-_SENTENCE = re.compile(r"\w[^\n:]* [^\n:]*: [^\x00-\x1f]*")
+_HEADING = re.compile(r"^((?:#.*\n)+)(\w+):", re.MULTILINE)
 
 
 def change_params(
@@ -70,12 +71,26 @@ def overrides_of(
     changed = _changed(assignments, path, preset)
     if changed.keys:
         check_params(changed.params)
-    plain = load_yaml(changed.text, subject=str(path), way_out="see --set")
-    pairs = []
-    for key in dict.fromkeys(changed.keys):
-        owner, last = owner_of(plain, key)
-        pairs.append((key, owner[last]))
-    return tuple(pairs), changed.lines
+    return tuple(_pairs(changed, path)), changed.lines
+
+
+@contextmanager
+def as_if(
+    assignments: Sequence[str], path: Path = PARAMS_FILE, *, preset: str | None = None
+) -> Iterator[None]:
+    """A scope in which all that reads params.yaml finds these values; none is checked yet.
+
+    Args:
+        assignments: Each ``section.key=value``, the value as YAML writes it.
+        path: The file, which stays as it is.
+        preset: Of the folder ``params``, laid over the file before the assignments.
+
+    Raises:
+        ConfigurationError: An assignment or the preset cannot be read, or its key does not allow
+            the value.
+    """
+    with laid_over(dict(_pairs(_changed(assignments, path, preset), path))):
+        yield
 
 
 def changed_params(
@@ -145,6 +160,14 @@ class _Changed:
     params: Params
 
 
+def _pairs(changed: _Changed, path: Path) -> Iterator[tuple[str, Any]]:
+    """The keys that differ, each with its plain value."""
+    plain = load_yaml(changed.text, subject=str(path), way_out="see --set")
+    for key in dict.fromkeys(changed.keys):
+        owner, last = owner_of(plain, key)
+        yield key, owner[last]
+
+
 def _changed(assignments: Sequence[str], path: Path, preset: str | None = None) -> _Changed:
     # Without this check, tags and repeated keys would be accepted.
     read_record(path)
@@ -159,7 +182,7 @@ def _changed(assignments: Sequence[str], path: Path, preset: str | None = None) 
         if line is not None:
             keys.append(text.partition("=")[0].strip())
             lines.append(line)
-    text = _dumped(record, yaml)
+    text = _with_headings(_dumped(record, yaml), read_yaml_text(path))
     plain = load_yaml(text, subject=str(path), way_out="see --set")
     return _Changed(text, keys, lines, Params.read(plain, where=""))
 
@@ -201,7 +224,7 @@ def _assign(record: Any, assignment: str, yaml: YAML) -> str | None:
         got = excerpt(assignment)
         msg = f"--set must read section.key=value, got {got}; as in --set training.lr=1e-4"
         raise ConfigurationError(msg)
-    value = _value(key, written, yaml)
+    value = read_value(key, written, yaml)
     owner, last = owner_of(record, key)
     old = owner.get(last)
     if last in owner and old == value and isinstance(old, bool) == isinstance(value, bool):
@@ -209,30 +232,6 @@ def _assign(record: Any, assignment: str, yaml: YAML) -> str | None:
     shown = _shown(old, yaml) if last in owner else "not set"
     owner[last] = value
     return f"{key}: {shown} -> {_shown(value, yaml)}"
-
-
-def _value(key: str, written: str, yaml: YAML) -> Any:
-    if not written.strip():
-        return ""
-    try:
-        check_yaml(written, subject=key, way_out="")
-        load_yaml(written, subject=key, way_out="")
-    except ConfigurationError:
-        if _is_sentence(written):
-            return written.strip()
-        shown = excerpt(written)
-        msg = f"value of {key} must be plain YAML, got {shown}; put quotes around a text"
-        raise ConfigurationError(msg) from None
-    found = yaml.load(written)
-    # YAML makes a mapping of a colon in a sentence, and drops what follows a number sign.
-    is_split = isinstance(found, Mapping) and _is_sentence(written)
-    is_cut = isinstance(found, str) and " #" in written and written.strip()[0].isalnum()
-    return written.strip() if is_split or is_cut else found
-
-
-def _is_sentence(written: str) -> bool:
-    """True for words with a colon in one line, such as ``Say this: {prompt}``."""
-    return _SENTENCE.fullmatch(written.strip()) is not None
 
 
 def _round_trip_yaml() -> YAML:
@@ -250,6 +249,15 @@ def _dumped(record: Any, yaml: YAML) -> str:
     stream = io.StringIO()
     yaml.dump(record, stream)
     return stream.getvalue()
+
+
+def _with_headings(text: str, before: str) -> str:
+    """The text with the comments above its sections, which go with what stood before them."""
+    for heading, key in _HEADING.findall(before):
+        if heading not in text:
+            text = re.sub(rf"^\n*{key}:", rf"\n{key}:", text, flags=re.MULTILINE)
+            text = text.replace(f"\n{key}:", f"\n{heading}{key}:", 1)
+    return text
 
 
 def _shown(value: Any, yaml: YAML) -> str:

@@ -1,9 +1,19 @@
-"""Errors about the command line and its folder; imports nothing heavy."""
+"""Common options, and errors about the command line and its folder; imports nothing heavy."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 MARKER = "params.yaml"
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="As if params.yaml said so; repeatable."),
+]
+Preset = Annotated[
+    str | None, typer.Option(metavar="NAME", help="As if params/NAME.yaml was laid over it.")
+]
 
 
 def usage_line(error: Exception, message: str, arguments: Sequence[str]) -> str:

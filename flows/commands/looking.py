@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from flows.usage import Assignments, Preset
+
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
@@ -13,9 +15,12 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def check() -> None:
+def check(assignments: Assignments = None, preset: Preset = None) -> None:
     """Check all of params.yaml; loads no weights."""
-    _run_tasks("--check")
+    from flows.settings import as_if
+
+    with as_if(assignments or [], preset=preset):
+        _run_tasks("--check")
 
 
 def doctor(
@@ -60,12 +65,16 @@ def validate(
     dev: Annotated[
         Path | None, typer.Option(help="Prompts of the dev split, to find leaks.")
     ] = None,
+    assignments: Assignments = None,
+    preset: Preset = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Check a file of prompts line by line, as the first two stages would; changes nothing."""
     from flows.commands.validating import validate_file
+    from flows.settings import as_if
 
-    validate_file(file, dev, as_json=as_json)
+    with as_if(assignments or [], preset=preset):
+        validate_file(file, dev, as_json=as_json)
 
 
 def examples(

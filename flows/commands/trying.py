@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from flows.commands.calibration import calibrate
+from flows.usage import Assignments, Preset
 
 
 def register(app: typer.Typer) -> None:
@@ -14,10 +15,8 @@ def register(app: typer.Typer) -> None:
 
 
 def trial(
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="As if params.yaml said so; repeatable."),
-    ] = None,
+    assignments: Assignments = None,
+    preset: Preset = None,
     reveal: Annotated[bool, typer.Option("--reveal", help="Show the text unmasked.")] = False,
     price: Annotated[
         float | None,
@@ -30,14 +29,12 @@ def trial(
     """Try one batch and estimate the whole run; changes nothing."""
     from flows.commands.trial import try_batch
 
-    try_batch(assignments or [], price=price, is_revealed=reveal, as_json=as_json)
+    try_batch(assignments or [], preset=preset, price=price, is_revealed=reveal, as_json=as_json)
 
 
 def tune_lr(
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="As if params.yaml said so; repeatable."),
-    ] = None,
+    assignments: Assignments = None,
+    preset: Preset = None,
     lowest: Annotated[float, typer.Option(help="Rate to begin with.")] = 1e-5,
     highest: Annotated[float, typer.Option(help="Rate to end with.")] = 3e-3,
     count: Annotated[int, typer.Option(max=100, help="How many rates.")] = 6,
@@ -55,6 +52,7 @@ def tune_lr(
 
     tune_rate(
         assignments or [],
+        preset=preset,
         lowest=lowest,
         highest=highest,
         count=count,

@@ -3,15 +3,16 @@
 import sys
 from collections.abc import Sequence
 
-from flows.settings import change_params, changed_params
+from flows.commands.trial import params_to_try
+from flows.settings import change_params
 from tasks.machine.console import say
 from tasks.reporting.rate_range import rates_between, run_rate_range
-from tasks.reporting.trial import SECTIONS
 
 
 def tune_rate(
     assignments: Sequence[str],
     *,
+    preset: str | None = None,
     lowest: float,
     highest: float,
     count: int,
@@ -23,6 +24,7 @@ def tune_rate(
 
     Args:
         assignments: Each ``section.key=value``, which replaces the value in params.yaml.
+        preset: Of the folder ``params``, laid over params.yaml before the assignments.
         lowest: The lowest rate.
         highest: The highest rate.
         count: The number of rates.
@@ -35,7 +37,7 @@ def tune_rate(
     """
     rates = rates_between(lowest, highest, count)
     sys.dont_write_bytecode = True
-    params = changed_params(assignments, sections=SECTIONS)
+    params = params_to_try(assignments, preset)
     found = run_rate_range(params, rates, target=target, as_json=as_json)
     if as_json:
         if is_saved and found is not None:

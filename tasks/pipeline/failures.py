@@ -178,8 +178,14 @@ def read_failure(stage: str, *, folder: Path = FAILURES) -> Failure | None:
 
 
 def stop_on_terminate() -> None:
-    """Makes SIGTERM raise ``Stopped``, so that drafts are removed and checkpoints closed."""
+    """Makes SIGTERM raise ``Stopped``, so that drafts are removed and checkpoints closed.
+
+    A script's shell starts what it puts in the background with SIGINT ignored, and nothing would
+    then stop a run but SIGTERM; here it interrupts as always.
+    """
     signal.signal(signal.SIGTERM, _stop)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signal's signature

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import DataError
-from tasks.machine.console import libraries_to, quiet_libraries, say
+from tasks.machine.console import libraries_to, progress, quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.thread_waits import set_thread_waits
 from tasks.machine.time_words import about
@@ -196,12 +196,18 @@ def _findings(
     evaluator = build_evaluator(
         params.evaluation, params.reward, prompts=some, seed=own.training_seed
     )
-    trainer = trainer_elsewhere(own, files, scratch, train=train, evaluator=evaluator)
-    trial = trainer.dry_run()
+    with progress("trial", 3) as advance:
+        advance(0, note="loading the models")
+        trainer = trainer_elsewhere(own, files, scratch, train=train, evaluator=evaluator)
+        advance(1, note="rolling out and learning from one batch")
+        trial = trainer.dry_run()
+        advance(1, note="evaluating")
+        examined = examined_amount(trainer, evaluator, num_prompts=len(some))
+        advance(1)
     graphs = list(trial.experience.graphs)
     measured = Measured(
         rolled=rolled_amount(trainer, trial),
-        examined=examined_amount(trainer, evaluator, num_prompts=len(some)),
+        examined=examined,
         num_steps=trial.num_steps,
         gradient_s=trial.gradient_s,
         rolls_out=bool(graphs),

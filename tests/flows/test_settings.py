@@ -50,6 +50,14 @@ def test_a_value_changes_and_every_comment_stays(whole):
     assert changed[0][0].partition("#")[2] == changed[0][1].partition("#")[2]
 
 
+def test_the_comment_above_a_section_stays_when_the_section_before_is_replaced(whole):
+    before = whole.read_text("utf-8")
+    change_params(["reward={name: terms, options: {terms: {reply: {}}}}"], whole)
+
+    headings = [line for line in before.splitlines() if line.startswith("#")]
+    assert headings == [line for line in whole.read_text("utf-8").splitlines() if line[:1] == "#"]
+
+
 def test_the_same_value_changes_nothing(params):
     before = params.read_bytes()
 
@@ -73,8 +81,8 @@ def test_null_is_written_as_null(params):
 @each_row(
     "text",
     [
-        "Say this: {prompt}",
-        "The goal: {goal}. The user: {prompt}",
+        "Say this: {{prompt}}",
+        "The goal: {{goal}}. The user: {{prompt}}",
         "Ask #1: say it",
         "Say what #1 says",
         "Begin with it: [now",

@@ -34,3 +34,5 @@ def test_the_gate_sets_the_status_and_nothing_is_left(project, capfd):
     assert before == sorted(project.rglob("*"))
     assert 2 == run_command(["validate", "none.txt"])
     assert "FILE must name a file of prompts, got 'none.txt'" in capfd.readouterr().err
+    assert 2 == run_command(["validate", "mine.txt", "--set", "validation.max_words=x"])
+    assert "validation.max_words: input should be a valid integer" in capfd.readouterr().err

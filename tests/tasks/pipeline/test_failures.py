@@ -87,6 +87,18 @@ def test_the_first_failure_since_the_start_is_the_one_that_is_reported(tmp_path)
     assert claim_failure(result, "training", folder=tmp_path / "new")
 
 
+def test_a_background_job_of_a_script_stops_on_interrupt_too():
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell without job control starts it
+        stop_on_terminate()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
 def test_terminate_unwinds_the_stack():
     before = signal.getsignal(signal.SIGTERM)
     try:
