@@ -1,26 +1,20 @@
 """Plug-ins named by their file, ``path/to/file.py:Class``, and the modules they are loaded as.
 
-Such a module is called ``astra_files.ROOT.NAME``: the folder above its outermost package, with
-characters that a name cannot contain percent-encoded, and its dotted name from there. The name
-alone leads to the file, so a process that unpickles an object finds its class, and files of the
-same name in two folders are two modules. A neighbour can be imported relatively, or absolutely as
-in a script; it then becomes a module of the same root, under names in ``sys.modules`` that nothing
-else uses.
+Such a module is called ``astra_files.DIGEST.NAME``: a digest of the folder above its outermost
+package, and its dotted name from there. So files of one name in two folders are two modules, and a
+file imports its neighbours relatively (``from .helpers import X``), whether or not they are in a
+package.
 """
 
-import builtins
 import importlib
-import importlib.abc
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
-from urllib.parse import quote, unquote
 
 from astra_core.errors import ConfigurationError
+from astra_core.files import record_digest
 from astra_core.paths import found_at, is_file
 
 PACKAGE = "astra_files"
@@ -63,15 +57,46 @@ def file_of(kind: str, name: str) -> tuple[Path, str]:
 
 def load_file(path: Path) -> ModuleType:
     """The module of a Python file; loaded once, however the path is spelled."""
-    return importlib.import_module(module_name(path))
-
-
-def module_name(path: Path) -> str:
-    """The name of a file's module; the same in every process."""
     file = path.resolve()
     root = root_of(file)
+    within = f"{PACKAGE}.{record_digest(str(root))[:16]}"
+    _register(PACKAGE)
+    _register(within, str(root))
     inner = file.parent if file.name == _INIT else file.with_name(file.name.removesuffix(_SUFFIX))
-    return ".".join(map(_encoded, [PACKAGE, str(root), *inner.relative_to(root).parts]))
+    *packages, own = inner.relative_to(root).parts
+    # What was written a moment ago, as in a notebook, is found too.
+    importlib.invalidate_caches()
+    package = importlib.import_module(".".join([within, *packages])).__name__
+    # The file may have a name that no import statement can spell.
+    name = f"{package}.{own.replace('.', '%2E')}"
+    if name not in sys.modules:
+        _run(name, file)
+    return sys.modules[name]
+
+
+def _register(name: str, *folders: str) -> None:
+    """Makes a package whose modules are looked for in these folders."""
+    if name not in sys.modules:
+        spec = ModuleSpec(name, None, is_package=True)
+        spec.submodule_search_locations = list(folders)
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+
+
+def _run(name: str, file: Path) -> None:
+    """Runs a file as a module of this name."""
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None  # noqa: S101  # for mypy: the file ends in .py
+    assert spec.loader is not None  # noqa: S101
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(sys.modules[name])
+    except BaseException as error:
+        del sys.modules[name]
+        missing = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
+        if missing and is_file(file.with_name(f"{missing}{_SUFFIX}")):
+            msg = f"{error}; a file beside it is imported by 'from . import {missing}'"
+            raise ModuleNotFoundError(msg) from error
+        raise
 
 
 def root_of(file: Path) -> Path:
@@ -87,22 +112,10 @@ def spelled_module(name: str) -> str:
     if name.partition(".")[0] != PACKAGE:
         return name
     file = getattr(sys.modules.get(name), "__file__", None)
-    path = Path(file) if file else _place(name)
-    here = Path.cwd()
+    if file is None:
+        return name
+    path, here = Path(file), Path.cwd()
     return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()
-
-
-def neighbour_in(folder: Path, top: str) -> Path | None:
-    """What ``import top`` finds in a folder: a file, the ``__init__.py`` of a package, a folder."""
-    candidates = (folder / top / _INIT, folder / f"{top}{_SUFFIX}")
-    found = next((path for path in candidates if is_file(path)), None)
-    outside = _spec_outside(top)
-    if found is not None:
-        # A module that anyone can import by this name, such as a package of ours, stays the same.
-        origin = getattr(outside, "origin", None)
-        return None if origin and Path(origin).resolve() == found.resolve() else found
-    # As in Python, a folder without code yields to a real module found anywhere.
-    return folder / top if outside is None and (folder / top).is_dir() else None
 
 
 def look_here() -> None:
@@ -121,87 +134,3 @@ def look_here() -> None:
     if not {"", here} & set(sys.path):
         sys.path.insert(0, here)
         _LOOKED_INTO.add(here)
-
-
-def _spec_outside(top: str) -> ModuleSpec | None:
-    """The spec by which a module is found normally; imports nothing."""
-    try:
-        return importlib.util.find_spec(top)
-    except (ImportError, ValueError):  # such as __main__, which has no spec
-        return None
-
-
-def _encoded(part: str) -> str:
-    return part if part.isidentifier() else quote(part, safe="").replace(".", "%2E")
-
-
-def _place(name: str) -> Path:
-    """The path that a module's name means, without a suffix."""
-    _, *parts = name.split(".")
-    return Path(*map(unquote, parts))
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules below ``astra_files`` by their names."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """The module's file or folder; None for all other names."""
-        del path, target
-        first, *parts = fullname.split(".")
-        if first != PACKAGE:
-            return None
-        place = _place(fullname)
-        if parts and not place.is_absolute():
-            # A relative import beyond the root: none of our names leads there.
-            return None
-        if len(parts) > 1:
-            for file in (place / _INIT, place.with_name(f"{place.name}{_SUFFIX}")):
-                if is_file(file):
-                    loader = _Loader(fullname, str(file))
-                    return importlib.util.spec_from_file_location(fullname, file, loader=loader)
-        if parts and not place.is_dir():
-            return None
-        spec = ModuleSpec(fullname, None, is_package=True)
-        spec.submodule_search_locations = [str(place)] if parts else []
-        return spec
-
-
-class _Loader(SourceFileLoader):
-    """Loads a file whose absolute imports find its neighbours first."""
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Runs the file, with its own ``__import__`` that lasts as long as its functions."""
-        own = module.__package__ or ""
-        root = ".".join(own.split(".")[:2])
-        look = _neighbourly([own, root])
-        vars(module)["__builtins__"] = {**vars(builtins), "__import__": look}
-        super().exec_module(module)
-
-
-def _neighbourly(packages: Sequence[str]) -> Callable[..., Any]:
-    """An ``__import__`` that looks into these packages before it looks everywhere."""
-
-    def look(  # noqa: PLR0917 - as Python calls it
-        name: str,
-        module_globals: Any = None,
-        module_locals: Any = None,
-        fromlist: Sequence[str] | None = (),
-        level: int = 0,
-    ) -> Any:
-        top = name.partition(".")[0]
-        for package in packages if level == 0 else ():
-            if neighbour_in(_place(package), top) is None:
-                continue
-            full = f"{package}.{name}"
-            found = __import__(full, module_globals, module_locals, fromlist or (), 0)
-            return found if fromlist else sys.modules[f"{package}.{top}"]
-        return __import__(name, module_globals, module_locals, fromlist or (), level)
-
-    return look
-
-
-# Registered at import, so that a process that only unpickles finds the modules too; in first place,
-# since Python's own finder would load the files without looking at their neighbours.
-sys.meta_path.insert(0, _Finder())

@@ -1,4 +1,4 @@
-"""The files of code behind a plug-in's name: its own, those of its packages and its neighbours.
+"""The files of code behind a plug-in's name: its own, those of its packages and what it imports.
 
 They are found by reading import statements, without running any of them. What a plug-in imports by
 other means, such as ``importlib``, is not found, nor is a file that it only reads.
@@ -11,12 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from astra_core.extensions.plugin_files import (
-    is_file_name,
-    look_here,
-    neighbour_in,
-    root_of,
-)
+from astra_core.extensions.plugin_files import is_file_name, look_here, root_of
 from astra_core.paths import is_file
 
 _OUR_ROOT = Path(__file__).resolve().parents[2]
@@ -33,13 +28,10 @@ class _Source:
 
     Attributes:
         file: The resolved path.
-        is_loose: It was named by its path, or is a neighbour of such a file: its absolute imports
-            look beside it first.
         package: The installed package that the plug-in is a part of; empty for none.
     """
 
     file: Path
-    is_loose: bool
     package: str
 
 
@@ -74,8 +66,8 @@ def _named(place: str, *, is_path: bool) -> Iterator[_Source]:
         for folder in file.parents:
             if folder == root:
                 break
-            yield _Source(folder / "__init__.py", is_loose=True, package="")
-        yield _Source(file, is_loose=True, package="")
+            yield _Source(folder / "__init__.py", package="")
+        yield _Source(file, package="")
 
 
 def _imported_by(source: _Source) -> Iterator[_Source]:
@@ -88,7 +80,7 @@ def _imported_by(source: _Source) -> Iterator[_Source]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield from _absolute(source, alias.name.split("."))
+                yield from _outside(alias.name.split("."), package=source.package)
         elif isinstance(node, ast.ImportFrom):
             parts = node.module.split(".") if node.module else []
             for alias in node.names:
@@ -97,18 +89,9 @@ def _imported_by(source: _Source) -> Iterator[_Source]:
 
 def _from(source: _Source, parts: list[str], *, level: int) -> Iterator[_Source]:
     if not level:
-        yield from _absolute(source, parts)
+        yield from _outside(parts, package=source.package)
     elif level <= len(source.file.parents):
-        yield from _below(source.file.parents[level - 1], parts, like=source)
-
-
-def _absolute(source: _Source, parts: list[str]) -> Iterator[_Source]:
-    if source.is_loose:
-        for folder in (source.file.parent, root_of(source.file)):
-            if neighbour_in(folder, parts[0]) is not None:
-                yield from _below(folder, parts, like=source)
-                return
-    yield from _outside(parts, package=source.package)
+        yield from _below(source.file.parents[level - 1], parts, package=source.package)
 
 
 def _outside(parts: list[str], *, package: str) -> Iterator[_Source]:
@@ -122,24 +105,23 @@ def _outside(parts: list[str], *, package: str) -> Iterator[_Source]:
     folders = [Path(folder).parent for folder in spec.submodule_search_locations or ()]
     if not folders and spec.origin and is_file(spec.origin):
         folders = [Path(spec.origin).parent]
-    like = _Source(Path(), is_loose=False, package=package)
     for folder in folders:
         place = folder.resolve()
         is_installed = any(map(place.is_relative_to, _INSTALLED))
         is_standard = not is_installed and any(map(place.is_relative_to, _STANDARD))
         if not is_standard and (not is_installed or parts[0] == package):
-            found = list(_below(folder, parts, like=like))
+            found = list(_below(folder, parts, package=package))
             yield from found
             if found:
                 # A package in several folders: as in Python, the first with the module counts.
                 return
 
 
-def _below(folder: Path, parts: list[str], *, like: _Source) -> Iterator[_Source]:
+def _below(folder: Path, parts: list[str], *, package: str) -> Iterator[_Source]:
     """The files that run when a dotted name below a folder is imported, as far as it is found."""
     for part in parts:
         files = [folder / part / "__init__.py", folder / f"{part}.py"]
         found = next((file.resolve() for file in files if is_file(file)), None)
         if found is not None and not any(map(found.is_relative_to, _OURS)):
-            yield _Source(found, is_loose=like.is_loose, package=like.package)
+            yield _Source(found, package=package)
         folder /= part

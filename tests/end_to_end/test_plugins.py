@@ -40,7 +40,7 @@ def test_a_trainer_of_ones_own_passes_astra_check_and_trains_under_dvc_repro(
 
 SCORER = """\
 from astra_core.scorer import Scorer
-import words
+from . import words
 
 class Mine(Scorer):
     version = "mine"
@@ -71,7 +71,7 @@ def test_an_edit_of_a_plug_in_in_any_folder_is_seen_by_a_plain_dvc_repro(tmp_pat
 
     # A new neighbour of which DVC does not know yet is asked for, with the way out.
     (lab / "more.py").write_text("", encoding="utf-8")
-    words.write_text("import more; BAD = ['zzzz']", encoding="utf-8")
+    words.write_text("from . import more; BAD = ['zzzz']", encoding="utf-8")
     refused = run_in(folder, "-m", "dvc", "repro", "validation", check=False)
     assert f"dvc.yaml must name {lab}/more.py, which params.yaml reads" in refused.stderr
     run_in(folder, "-m", "tasks", "--render")

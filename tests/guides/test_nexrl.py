@@ -146,7 +146,7 @@ class MyCustomTrainer(Trainer):
 
 GRPO = """
 from astra_core.algorithms.grpo import GRPO
-import rules
+from . import rules
 
 
 class MyGRPO(GRPO):

@@ -26,8 +26,11 @@ def names(plugin):
 
 
 def test_a_file_and_the_neighbours_that_it_imports_are_found(lab):
-    lab("my/mine.py", "import one\nfrom two import x\nfrom .three import y\nimport json, torch\n")
-    lab("my/one.py", "def late():\n    import four.inner\n")
+    lab(
+        "my/mine.py",
+        "from . import one\nfrom .two import x\nfrom .three import y\nimport json, torch\n",
+    )
+    lab("my/one.py", "def late():\n    from .four import inner\n")
     lab("my/two.py")
     lab("my/three.py")
     lab("my/four/__init__.py")
@@ -99,15 +102,6 @@ def test_an_installed_plug_in_is_followed_within_its_package_alone():
 
     assert found
     assert all("peft" in path.parts for path in found)
-
-
-def test_a_neighbour_comes_first_and_a_folder_without_code_last(lab):
-    lab("my/mine.py", "import colorsys, data_of_mine, json")
-    lab("my/colorsys.py")
-    lab("my/json/values.py")
-    lab("my/data_of_mine/values.py")
-
-    assert ["my/colorsys.py", "my/mine.py"] == names("my/mine.py:Mine")
 
 
 @each_row(

@@ -259,7 +259,7 @@ def test_code_of_plug_ins_that_params_name_is_watched_by_the_stages_that_use_it(
     tmp_path, monkeypatch
 ):
     (tmp_path / "my").mkdir()
-    (tmp_path / "my" / "mine.py").write_text("import helper", "utf-8")
+    (tmp_path / "my" / "mine.py").write_text("from . import helper", "utf-8")
     (tmp_path / "my" / "helper.py").write_text("", "utf-8")
     monkeypatch.chdir(tmp_path)
     trainer = Params.read({"training": {"trainer": {"name": "my/mine.py:Mine"}}}, where="")
@@ -271,9 +271,7 @@ def test_code_of_plug_ins_that_params_name_is_watched_by_the_stages_that_use_it(
         return [name for name in rendered if expected <= set(rendered[name]["deps"])]
 
     assert ["training"] == watching(trainer, both)
-    # By import path only what everybody would import: there is no module `helper`.
-    assert ["validation", "rollouts", "training", "evaluation"] == watching(scorer, {"my/mine.py"})
-    assert [] == watching(scorer, both)
+    assert ["validation", "rollouts", "training", "evaluation"] == watching(scorer, both)
     assert [] == watching(Params(), {"my/mine.py"})
 
 
