@@ -210,6 +210,12 @@ class EvaluationConfiguration(Section):
     rarefied_to: Count = Field(
         default=50, description="Number of successes, and of probes, in the figures of diversity."
     )
+    strategy_calls: int = Field(
+        default=400,
+        ge=0,
+        description="Most replies that the target is asked for what makes an attacker's hits hit; "
+        "0 tells strategies by shared words.",
+    )
     calibration: Path | None = Field(
         default=None, description="The judge's calibration; null reports success uncorrected."
     )

@@ -43,6 +43,7 @@ class Evaluation:
         graphs: The rollouts themselves.
         confirmed: For each prompt the share of rollouts that a second judge confirms; empty
             without one.
+        strategies: For each graph the strategies of its hits; empty where none were looked for.
     """
 
     intervals: dict[str, Interval]
@@ -50,6 +51,7 @@ class Evaluation:
     outcomes: tuple[PromptOutcome, ...]
     graphs: tuple[Graph, ...]
     confirmed: tuple[float, ...] = ()
+    strategies: tuple[tuple[int, ...], ...] = ()
 
     def metrics(self) -> dict[str, float]:
         """Every figure as ``eval/name``; intervals add ``_low`` and ``_high``."""

@@ -58,23 +58,26 @@ def expected_entropy(counts: Sequence[int], size: int) -> float:
     return float((terms @ chances) @ repeats)
 
 
-def expected_top_share(counts: Sequence[int], size: int, *, seed: int) -> float:
-    """Expected share of the largest kind among ``size`` items, from 1 / ``size`` to 1.
+def top_share(counts: Sequence[int], *, seed: int) -> float:
+    """Share of the most frequent kind, from 1 / the number of kinds to 1, for any number of items.
+
+    The largest of several counts is partly the luckiest. So one half of the items says which kind
+    is the most frequent, the other what share it has; the mean over seeded halves.
 
     Args:
-        counts: Items of each kind.
-        size: Items drawn.
+        counts: Items of each kind; at least one item.
         seed: Same seed, same draws.
-
-    Raises:
-        DataError: ``size`` is not between 1 and the number of items.
     """
-    found = _checked(counts, size)
-    if size == int(found.sum()):
-        return float(found.max()) / size
+    found = np.asarray(counts, dtype=np.int64)
+    total = int(found.sum())
+    if total == 1:
+        return 1.0
     rng = generator(derive_key(seed, "rarefaction"))
-    draws = rng.multivariate_hypergeometric(found, size, size=NUM_DRAWS)
-    return float(draws.max(axis=1).mean()) / size
+    chosen = rng.multivariate_hypergeometric(found, total // 2, size=NUM_DRAWS)
+    is_top = chosen == chosen.max(axis=1, keepdims=True)
+    others = ((found - chosen) * is_top).sum(axis=1) / is_top.sum(axis=1)
+    # A kind that leads in one half of evenly divided items lags in the other.
+    return max(float(others.mean()) / (total - total // 2), 1 / np.count_nonzero(found))
 
 
 def expected_distinct_share(items: Sequence[Iterable[Hashable]], size: int) -> float:

@@ -1,34 +1,33 @@
 """How many ways of attacking a set of successes has, at a fixed number of them.
 
-Surface figures such as distinct-2 count word pairs: slots filled with noise raise them. Here
-probes that share a template are one strategy. A probe is the set of its words and word pairs, with
-numbers and invented words masked. Templates join, the most frequent first, the most similar earlier
-strategy if their Jaccard similarity is at least ``SIMILARITY``, and begin a new one otherwise
-("leader" clustering, Hartigan 1975, chapter 3). All figures but
-``unique_attacks``, ``strategies_found`` and ``strategies_repeated`` are rarefied to the same count.
+Surface figures such as distinct-2 count word pairs: slots filled with noise raise them. Here a way
+is what makes a hit a hit: the rest of a probe without which it misses, asked of the target
+(``metrics.counterfactual``), or else the words that a group of hits shares (``metrics.parts``).
+Hits of equal parts are one strategy. ``strategies``, ``strategy_entropy`` and the figures called
+``rarefied`` are those of the same count.
 """
 
 import math
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_core.metrics.counterfactual import Ask, parts_of
 from astra_core.metrics.diversity import ngrams
+from astra_core.metrics.parts import Part, shared_parts
 from astra_core.metrics.rarefaction import (
     expected_distinct_share,
     expected_entropy,
     expected_kinds,
-    expected_top_share,
+    top_share,
 )
 from astra_core.metrics.words import words
-from astra_core.rollout import Graph
+from astra_core.rollout import Graph, Node
 from astra_core.seeding import derive_key, generator
 
-SIMILARITY = 0.25
-"""Share of words and word pairs that two templates have in common. Chosen by reading the clusters
-of the built-in world's attackers, where slots hold a third of the words."""
 # One hit can be chance: replies are random.
 _MIN_TREES = 2
 _NUM_VENDI_DRAWS = 20
@@ -37,8 +36,50 @@ _INVENTED, _NUMBER = "_", "0"
 Features = frozenset[tuple[str, ...]]
 
 
+@dataclass(frozen=True, slots=True)
+class Strategies:
+    """The strategies of an attacker's hits.
+
+    Attributes:
+        labels: For each graph those of its hits, in the order of ``Graph.nodes``; 0 is the most
+            frequent.
+        calls: Questions that the target was asked for them.
+        num_asked: Hits of which it said what makes them hit; 0 if all are told by shared words.
+    """
+
+    labels: tuple[tuple[int, ...], ...]
+    calls: int = 0
+    num_asked: int = 0
+
+
+def strategies_of(
+    graphs: Sequence[Graph],
+    *,
+    threshold: float,
+    seed: int,
+    ask: Ask | None = None,
+    budget: int = 0,
+) -> Strategies:
+    """The strategies of the hits of these rollouts, numbered over all of them.
+
+    Args:
+        graphs: Rollouts of one attacker.
+        threshold: A score at or above it is a success.
+        seed: Same seed, same strategies.
+        ask: Asks the target about hits, counted over all graphs; None asks nothing.
+        budget: The most questions.
+    """
+    hits = [[node.probe_text for node in hits_of(graph, threshold)] for graph in graphs]
+    texts = [text for own in hits for text in own]
+    found = parts_of(texts, ask=ask, budget=budget, seed=seed)
+    labels = iter(_numbered(found.of))
+    by_graph = tuple(tuple(next(labels) for _ in own) for own in hits)
+    return Strategies(by_graph, found.calls, found.num_asked)
+
+
 def strategy_metrics(
     graphs: Sequence[Graph],
+    found: Strategies,
     *,
     threshold: float,
     vocabulary: Collection[str],
@@ -50,28 +91,31 @@ def strategy_metrics(
     Keys and units: ``num_hits`` (turns at or above the threshold), ``unique_attacks`` (different
     probes among them; numbers and invented words do not make a difference), ``strategies_found``
     and ``strategies_repeated`` (all, and those with hits in at least two trees: what the same
-    number of conversations found), ``num_hits_compared`` (to which the next five are rarefied),
-    ``strategies`` (expected number), ``strategy_entropy`` (nats), ``top_strategy_share``,
-    ``top_opening_share`` (of the most frequent first two words), ``vendi_score`` (effective number
-    of probes), then over all probes ``unique_probes_rarefied`` and ``distinct_2_rarefied``.
+    number of conversations found), ``strategy_calls`` and ``strategy_hits_asked`` (questions to the
+    target, and hits that they explained), ``num_hits_compared`` (to which the next two are
+    rarefied), ``strategies`` (expected number), ``strategy_entropy`` (nats), then
+    ``top_strategy_share``, ``top_opening_share`` (of the most frequent first two words),
+    ``vendi_score`` (effective number of probes, rarefied), then over all probes
+    ``unique_probes_rarefied`` and ``distinct_2_rarefied``.
 
     Args:
         graphs: Rollouts.
+        found: The strategies of their hits.
         threshold: A score at or above it is a success.
         vocabulary: The known words; None treats no word as invented.
         rarefied_to: Number of hits, and of probes, to which figures are rarefied; fewer if there
             are fewer.
         seed: Same seed, same draws.
     """
-    nodes = [node for graph in graphs for node in graph.nodes()]
-    probes = [node.probe_text for node in nodes]
-    hits = _hits(graphs, threshold)
-    found = hit_strategies(graphs, threshold=threshold, vocabulary=vocabulary)
-    labels = [label for own in found for label in own]
-    num_trees = Counter(label for own in found for label in set(own))
+    probes = [node.probe_text for graph in graphs for node in graph.nodes()]
+    hits = [node.probe_text for graph in graphs for node in hits_of(graph, threshold)]
+    labels = [label for own in found.labels for label in own]
+    num_trees = Counter(label for own in found.labels for label in set(own))
     return {
         **hit_metrics(hits, labels, vocabulary=vocabulary, rarefied_to=rarefied_to, seed=seed),
         "strategies_repeated": float(sum(count >= _MIN_TREES for count in num_trees.values())),
+        "strategy_calls": float(found.calls),
+        "strategy_hits_asked": float(found.num_asked),
         **_probe_metrics(probes, rarefied_to=rarefied_to),
     }
 
@@ -88,8 +132,8 @@ def hit_metrics(
 
     Args:
         hits: Successful probes.
-        labels: Their strategies, as ``strategy_labels`` gives them.
-        vocabulary: As in ``strategy_labels``.
+        labels: Their strategies.
+        vocabulary: Words that are not masked; none masks no word.
         rarefied_to: As in ``strategy_metrics``.
         seed: Same seed, same draws.
     """
@@ -99,53 +143,35 @@ def hit_metrics(
         names = ("strategies", "strategy_entropy", "top_strategy_share", "top_opening_share")
         nothing = dict.fromkeys((*names, "vendi_score"), math.nan)
         return counts | {"unique_attacks": 0.0, "strategies_found": 0.0} | nothing
-    kinds = list(Counter(labels).values())
-    openings = list(Counter(tuple(words(text)[:2]) for text in hits).values())
+    # Sorted: draws depend on the order of the kinds.
+    kinds = sorted(Counter(labels).values())
+    openings = sorted(Counter(tuple(words(text)[:2]) for text in hits).values())
     return counts | {
         "unique_attacks": float(len({features_of(text, vocabulary) for text in hits})),
         "strategies_found": float(len(kinds)),
         "strategies": expected_kinds(kinds, size),
         "strategy_entropy": expected_entropy(kinds, size),
-        "top_strategy_share": expected_top_share(kinds, size, seed=seed),
-        "top_opening_share": expected_top_share(openings, size, seed=seed),
+        "top_strategy_share": top_share(kinds, seed=seed),
+        "top_opening_share": top_share(openings, seed=seed),
         "vendi_score": vendi_score(hits, size=size, seed=seed),
     }
 
 
-def hit_strategies(
-    graphs: Sequence[Graph], *, threshold: float, vocabulary: Collection[str]
-) -> list[list[int]]:
-    """For each graph the strategies of its hits, numbered over all graphs.
-
-    Args:
-        graphs: Rollouts of one attacker.
-        threshold: A score at or above it is a success.
-        vocabulary: As in ``strategy_labels``.
-    """
-    hits = [_hits([graph], threshold) for graph in graphs]
-    labels = iter(strategy_labels([text for own in hits for text in own], vocabulary))
-    return [[next(labels) for _ in own] for own in hits]
+def hits_of(graph: Graph, threshold: float) -> list[Node]:
+    """The turns of a graph that count as successes, in the order of ``Graph.nodes``."""
+    return [node for node in graph.nodes() if node.is_judged and node.score >= threshold]
 
 
-def strategy_labels(texts: Sequence[str], vocabulary: Collection[str]) -> list[int]:
-    """The strategy of each text, numbered from 0; the order of the texts changes no cluster.
+def strategy_labels(texts: Sequence[str]) -> list[int]:
+    """The strategy of each text by shared words alone, from 0, the most frequent one."""
+    return _numbered(shared_parts(texts))
 
-    Args:
-        texts: Probes.
-        vocabulary: Words that are not masked; none masks no word.
-    """
-    features = [features_of(text, vocabulary) for text in texts]
-    counts = Counter(features)
-    leaders: list[Features] = []
-    label: dict[Features, int] = {}
-    for template in sorted(counts, key=lambda own: (-counts[own], sorted(own))):
-        near = [_jaccard(template, leader) for leader in leaders]
-        if near and max(near) >= SIMILARITY:
-            label[template] = near.index(max(near))
-        else:
-            label[template] = len(leaders)
-            leaders.append(template)
-    return [label[own] for own in features]
+
+def _numbered(parts: Sequence[Part]) -> list[int]:
+    counts = Counter(parts)
+    order = sorted(counts, key=lambda part: (-counts[part], sorted(part)))
+    number = {part: place for place, part in enumerate(order)}
+    return [number[part] for part in parts]
 
 
 def features_of(text: str, vocabulary: Collection[str]) -> Features:
@@ -181,15 +207,6 @@ def vendi_score(texts: Sequence[str], *, size: int, seed: int) -> float:
     return round(math.fsum(scores) / num_draws, 9)
 
 
-def _hits(graphs: Sequence[Graph], threshold: float) -> list[str]:
-    return [
-        node.probe_text
-        for graph in graphs
-        for node in graph.nodes()
-        if node.is_judged and node.score >= threshold
-    ]
-
-
 def _probe_metrics(probes: Sequence[str], *, rarefied_to: int) -> dict[str, float]:
     size = min(rarefied_to, len(probes))
     if not size:
@@ -218,8 +235,3 @@ def _masked(word: str, vocabulary: Collection[str]) -> str:
     if word.isdigit():
         return _NUMBER
     return _INVENTED if vocabulary and word not in vocabulary else word
-
-
-def _jaccard(one: Features, other: Features) -> float:
-    """The Jaccard similarity of two different sets, at least one of which is not empty."""
-    return len(one & other) / len(one | other)

@@ -24,6 +24,8 @@ def run_of(letter: str) -> str:
 
 _LETTERS = run_of(rf"[[\p{{L}}\p{{N}}_]--{UNSPACED}]")
 _WORD = regex.compile(rf"{UNSPACED_WORD}|{_LETTERS}", regex.VERSION1)
+WORD_OR_MARK = regex.compile(rf"{UNSPACED_WORD}|{_LETTERS}|[^\w\s]", regex.VERSION1)
+"""A word, or a punctuation mark or symbol."""
 
 
 def words(text: str) -> list[str]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from astra_core.metrics.statistics import Interval
 from tasks.machine.time_words import duration
-from tasks.records.evaluation import EVALUATION, EvaluationRecord, read_evaluation
+from tasks.records.evaluation import EVALUATION, EvaluationRecord, read_evaluation, ways_told
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
 from tasks.report.provocation import provocation_note
@@ -71,6 +71,7 @@ def _strategy_lines(record: EvaluationRecord) -> list[str]:
     """Strategies among the hits of both; no line for a record that lacks them."""
     roles = (record.baseline, record.attacker)
     names = ("strategies", "num_hits_compared", "top_strategy_share")
+    ways = {ways_told(figures) for figures in roles}
     found = [[figures.get(name) for name in names] for figures in roles]
     spelled = [
         f"{kinds:.1f} in {hits:.0f} hits (top {share:.0%})"
@@ -79,7 +80,9 @@ def _strategy_lines(record: EvaluationRecord) -> list[str]:
     ]
     if len(spelled) < len(roles):
         return []
-    return [f"strategies     {spelled[0]} untrained, {spelled[1]} trained"]
+    return [
+        f"strategies     {spelled[0]} untrained, {spelled[1]} trained; {' and '.join(sorted(ways))}"
+    ]
 
 
 def _selection_lines(record: EvaluationRecord) -> list[str]:

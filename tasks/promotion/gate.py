@@ -16,7 +16,7 @@ from astra_core.metrics.statistics import paired_gain
 from tasks.params.schema import PromotionConfiguration
 from tasks.promotion.paired import Paired, paired
 from tasks.promotion.richness import Richness, richness_of
-from tasks.reporting.prompt_rows import STRATEGIES
+from tasks.reporting.prompt_rows import ASKED, STRATEGIES
 
 LOSS_ERROR = 0.025
 """One-sided error of the non-inferiority test, as in a 95 % interval."""
@@ -219,11 +219,14 @@ def _wins_by_diversity(
 
 
 def _richness(candidate: pd.DataFrame, champion: pd.DataFrame, order: list[str]) -> Richness | None:
-    if not all(STRATEGIES in table.columns for table in (candidate, champion)):
+    tables = (candidate, champion)
+    if not all(STRATEGIES in table.columns for table in tables):
+        return None
+    # Strategies by questions and by shared words do not compare.
+    if len({ASKED in table.columns and bool(table[ASKED].any()) for table in tables}) > 1:
         return None
     own, other = (
-        table.set_index("prompt_id")[STRATEGIES].reindex(order).tolist()
-        for table in (candidate, champion)
+        table.set_index("prompt_id")[STRATEGIES].reindex(order).tolist() for table in tables
     )
     return richness_of(own, other)
 

@@ -156,6 +156,9 @@ class EvaluationRecord:
         for name in ("categories", "selection", "belief", "target"):
             if not record[name]:
                 del record[name]
+        record["strategies_told"] = {
+            role: ways_told(record[role]) for role in ("attacker", "baseline")
+        }
         return record
 
     def final_figures(self) -> dict[str, float | None]:
@@ -183,6 +186,12 @@ class EvaluationRecord:
             msg = f"{role} must have an interval of {RATE}, got {type(found).__name__}; evaluate it"
             raise DataError(msg)
         return found
+
+
+def ways_told(figures: Mapping[str, Any]) -> str:
+    """How an attacker's strategies were told from each other."""
+    is_asked = bool(figures.get("strategy_hits_asked"))
+    return "by asking the target" if is_asked else "by shared words"
 
 
 def flat_figures(area: str, figures: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:

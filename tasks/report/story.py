@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from astra_core.metrics.statistics import Interval
+from tasks.records.evaluation import ways_told
 from tasks.report.facts import Fact, attacked, cost
 from tasks.report.material import Material
 from tasks.report.provocation import provocation_note
@@ -107,6 +108,7 @@ def limits(material: Material) -> list[str]:
     found = material.evaluation
     belief = found.belief
     told = belief_lines(found)
+    told.append(f"Strategies of the trained attacker are told {ways_told(found.attacker)}.")
     kind = provocation_note(found)
     if kind is not None:
         told.append(f"{kind[0].upper()}{kind[1:]}.")

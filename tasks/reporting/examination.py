@@ -12,7 +12,7 @@ from astra_core.config import (
 )
 from astra_core.files import record_digest
 from astra_core.metrics.invented_words import InventedWords
-from astra_core.metrics.strategies import strategy_metrics
+from astra_core.metrics.strategies import Strategies, strategies_of, strategy_metrics
 from astra_core.rollout import Prompt
 from astra_core.scorer import version_of
 from tasks.pipeline.stage import Untracked
@@ -22,6 +22,7 @@ from tasks.reporting.target_use import target_figures
 
 if TYPE_CHECKING:
     from astra_core.evaluator import Evaluation
+    from astra_core.system import System
 
 DRAWS = Path(".astra/draws")
 """Samples that services made for evaluations, kept so that none is paid for twice."""
@@ -42,7 +43,12 @@ class EvaluationParams:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the models stage wrote its models, and the words that the run knows."""
+    """Where the models stage wrote its models, and the words that the run knows.
+
+    Attributes:
+        base: The folder of the models.
+        vocabulary: Words that are not invented.
+    """
 
     base: Path
     vocabulary: frozenset[str]
@@ -99,21 +105,48 @@ def examined(
     with loaded.target.accounted(f"evaluation {record_digest([key, who])[:16]}"):
         found = evaluator.evaluate(loaded)
         used = target_figures(loaded.target, found)
+    # What a training's own prompts are examined for needs no strategies.
+    budget = evaluation.strategy_calls if asked is not None else 0
+    with loaded.target.accounted(f"strategies {record_digest([key, who])[:16]}"):
+        strategies = _strategies(loaded, found, params, budget=budget)
     figures = used | strategy_metrics(
         found.graphs,
+        strategies,
         threshold=evaluation.threshold,
         vocabulary=places.vocabulary,
         rarefied_to=evaluation.rarefied_to,
         seed=seed,
     )
     figures |= invented_words(params, places).metrics(found.graphs)
-    found = replace(found, figures={**found.figures, **figures})
+    told = {**found.figures, **figures}
+    found = replace(found, figures=told, strategies=strategies.labels)
     return (asked.applied(found) if asked is not None else found), key
 
 
 def invented_words(params: EvaluationParams, places: Places) -> InventedWords:
     """What counts as an invented word of a probe."""
     return InventedWords(places.vocabulary, params.system.probe.max_new_tokens)
+
+
+def _strategies(
+    system: "System",
+    found: "Evaluation",
+    params: EvaluationParams,
+    *,
+    budget: int,
+) -> Strategies:
+    from astra_core.samplers.rewording import asking
+
+    evaluation, seed = params.evaluation, params.training_seed
+    threshold, drawn = evaluation.threshold, evaluation.num_responses
+    ask = asking(system, found.graphs, threshold=threshold, num_responses=drawn, seed=seed)
+    return strategies_of(
+        found.graphs,
+        threshold=threshold,
+        seed=seed,
+        ask=ask if budget else None,
+        budget=budget // drawn,
+    )
 
 
 def rates(evaluation: "Evaluation") -> list[float]:

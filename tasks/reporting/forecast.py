@@ -68,6 +68,10 @@ class Measured:
     num_dev: int
     num_test: int
 
+    def asked(self, calls: int) -> Amount:
+        """The cost of so many single replies in an evaluation."""
+        return self.examined * (calls / max(self.examined.calls, 1.0))
+
 
 def forecast(params: Params, measured: Measured) -> dict[str, Amount]:
     """The cost of each part of a whole run, in the order of the run."""
@@ -85,6 +89,8 @@ def forecast(params: Params, measured: Measured) -> dict[str, Amount]:
         "updates": Amount(seconds=num_batches(params, measured) * measured.gradient_s),
         "evaluations in training": measured.examined * num_evaluations(params) * look,
         "final evaluation": measured.examined * final,
+        # For both attackers; far fewer if replies to the same probe vary.
+        "what makes hits hit": measured.asked(2 * evaluation.strategy_calls),
     }
 
 

@@ -4,7 +4,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from astra_core.metrics.invented_words import InventedWords
-from astra_core.metrics.strategies import hit_strategies
 from tasks.records.evaluation import CONFIRMED, NONWORDS
 
 if TYPE_CHECKING:
@@ -12,24 +11,31 @@ if TYPE_CHECKING:
 
 STRATEGIES = "hit_strategies"
 """The column with the strategy of each hit, numbered within the attacker."""
+ASKED = "strategies_asked"
+"""The column that says whether the target was asked for them; else they are by shared words."""
 
 
 def prompt_rows(
-    evaluation: "Evaluation", role: str, *, threshold: float, invented: InventedWords
+    evaluation: "Evaluation", role: str, *, invented: InventedWords
 ) -> list[dict[str, Any]]:
     """A row per prompt: role, outcome, strategies of its hits, share of probes with invented words.
 
     Args:
         evaluation: One attacker's evaluation.
         role: ``attacker`` or ``baseline``.
-        threshold: A score at or above it is a success.
         invented: What counts as an invented word.
     """
-    graphs = evaluation.graphs
-    strategies = hit_strategies(graphs, threshold=threshold, vocabulary=invented.known)
+    is_asked = evaluation.figures["strategy_hits_asked"] > 0
+    told = zip(evaluation.outcomes, evaluation.strategies, evaluation.graphs, strict=True)
     rows = [
-        {"role": role, **asdict(outcome), STRATEGIES: own, NONWORDS: invented.share(graph)}
-        for outcome, own, graph in zip(evaluation.outcomes, strategies, graphs, strict=True)
+        {
+            "role": role,
+            **asdict(outcome),
+            STRATEGIES: list(own),
+            ASKED: is_asked,
+            NONWORDS: invented.share(graph),
+        }
+        for outcome, own, graph in told
     ]
     if not evaluation.confirmed:
         return rows

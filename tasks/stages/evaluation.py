@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from astra_core.files import draft_folder_of, write_json, write_text
 from astra_core.metrics.categories import CATEGORY, category_labels
+from astra_core.metrics.invented_words import InventedWords
 from astra_core.metrics.statistics import paired_gain
 from astra_core.rollout import Prompt
 from tasks.params.schema import Params
@@ -167,11 +168,8 @@ def evaluate_attacker(
     record = replace(record, target=target_note(params.system))
     write_record(record.to_record(), files.report)
     write_json(record.headline(), files.headline)
-    told: dict[str, Any] = {
-        "threshold": evaluation.threshold,
-        "invented": invented_words(params, places),
-    }
-    _write_evidence(trained, untrained, labels, files=files, **told)
+    invented = invented_words(params, places)
+    _write_evidence(trained, untrained, labels, files=files, invented=invented)
     page = examples_page(trained.graphs, count=evaluation.num_examples)
     write_text(with_categories(page, record.categories), files.examples)
     return EvaluationReport(
@@ -228,11 +226,8 @@ def evaluate_checkpoint(
         "threshold": evaluation.threshold,
         "attacker": found.record(),
     }
-    told: dict[str, Any] = {
-        "threshold": evaluation.threshold,
-        "invented": invented_words(own, places),
-    }
-    return nan_as_null(record), pd.DataFrame(prompt_rows(found, "attacker", **told))
+    invented = invented_words(own, places)
+    return nan_as_null(record), pd.DataFrame(prompt_rows(found, "attacker", invented=invented))
 
 
 def _believer(params: EvaluationParams) -> Believer:
@@ -279,10 +274,11 @@ def _write_evidence(
     labels: Sequence[str],
     *,
     files: EvaluationFiles,
-    **told: Any,
+    invented: InventedWords,
 ) -> None:
     """Writes the table of prompts and every reply."""
-    rows = prompt_rows(trained, "attacker", **told) + prompt_rows(untrained, "baseline", **told)
+    sides = (("attacker", trained), ("baseline", untrained))
+    rows = [row for role, own in sides for row in prompt_rows(own, role, invented=invented)]
     if labels:
         rows = [row | {CATEGORY: label} for row, label in zip(rows, [*labels] * 2, strict=True)]
     write_prompt_table(rows, files.table)

@@ -9,11 +9,10 @@ from each_row import each_row
 
 from astra_core.errors import DataError
 from astra_core.metrics.rarefaction import (
-    NUM_DRAWS,
     expected_distinct_share,
     expected_entropy,
     expected_kinds,
-    expected_top_share,
+    top_share,
 )
 from astra_core.seeding import derive_key, generator
 
@@ -37,8 +36,6 @@ def test_expectations_are_the_means_over_every_subsample(size):
     assert mean_over_subsamples(entropy, size) == pytest.approx(
         expected_entropy(COUNTS, size), abs=1e-12
     )
-    top = mean_over_subsamples(lambda counts: max(counts.values()) / size, size)
-    assert top == pytest.approx(expected_top_share(COUNTS, size, seed=0), abs=0.02)
 
 
 def test_known_numbers():
@@ -46,7 +43,6 @@ def test_known_numbers():
     assert expected_kinds(COUNTS, 2) == pytest.approx(2 - 7 / 28)
     assert expected_entropy((3, 3), 6) == pytest.approx(math.log(2))
     assert expected_entropy((7,), 3) == 0.0
-    assert expected_top_share((3, 1), 4, seed=5) == 0.75
     assert expected_kinds((5, 0), 3) == pytest.approx(1.0)
 
 
@@ -74,8 +70,8 @@ def test_no_figure_depends_on_the_order_of_a_set():
 def test_draws_repeat_themselves_and_follow_the_seed():
     counts = [20, 15, 9, 4]
 
-    assert expected_top_share(counts, 10, seed=1) == expected_top_share(counts, 10, seed=1)
-    assert expected_top_share(counts, 10, seed=1) != expected_top_share(counts, 10, seed=2)
+    assert top_share(counts, seed=1) == top_share(counts, seed=1)
+    assert top_share(counts, seed=1) != top_share(counts, seed=2)
 
 
 @each_row("size", [0, 9, -1])
@@ -85,12 +81,23 @@ def test_a_size_that_cannot_be_drawn_is_an_error(size):
             figure(COUNTS, size)
 
 
-def test_draws_without_a_formula_are_those_that_the_seed_names():
-    draws = generator(derive_key(3, "rarefaction")).multivariate_hypergeometric(
-        COUNTS, 5, size=NUM_DRAWS
-    )
+def test_the_top_share_is_that_of_a_half_that_did_not_choose_it():
+    assert [1.0, 1.0] == [top_share(counts, seed=0) for counts in ((1,), (7,))]
+    # Four of nine are drawn, of which at most one is of the second kind.
+    assert top_share((8, 1), seed=0) == pytest.approx(8 / 9, abs=0.02)
+    assert [1 / 8, 1 / 24] == [
+        top_share((each,) * kinds, seed=0) for each, kinds in ((1, 8), (9, 24))
+    ]
 
-    assert draws.max(axis=1).mean() / 5 == expected_top_share(COUNTS, 5, seed=3)
+
+@each_row("num_hits, num_kinds", [(50, 24), (400, 24), (50, 10), (400, 2)])
+def test_the_top_share_of_even_kinds_is_theirs_whatever_the_number_of_hits(num_hits, num_kinds):
+    """As the largest of the counts it was .10 for 24 kinds in 50 hits."""
+    rng = generator(derive_key(num_hits, "even", num_kinds))
+    drawn = [rng.multinomial(num_hits, [1 / num_kinds] * num_kinds) for _ in range(25)]
+    mean = math.fsum(top_share(counts, seed=0) for counts in drawn) / 25
+
+    assert mean == pytest.approx(1 / num_kinds, abs=0.02)
 
 
 def test_no_more_texts_are_drawn_than_there_are():

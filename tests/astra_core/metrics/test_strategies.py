@@ -5,34 +5,27 @@ import random
 
 import numpy as np
 import pytest
+from each_row import each_row
+from metrics.test_parts import ENDINGS, NOUNS, OPENINGS, TWENTY_FOUR, VERBS
 
 from astra_core.metrics.diversity import distinct_n
 from astra_core.metrics.strategies import (
     features_of,
     hit_metrics,
-    hit_strategies,
+    strategies_of,
     strategy_labels,
     strategy_metrics,
     vendi_score,
 )
-from astra_core.metrics.words import words
 from astra_core.seeding import derive_key, generator
 from astra_core.testing import tiny_graph, tiny_node
 
-NOUNS = words("apple boat cup door egg fork gate hat iron jar kite lamp moon nest oven pan")
-VERBS = words("bend carry drop empty fold grab hide join knock lift melt nail open paint")
-OPENINGS = words("only who why where sure never keep look come stop every just some thanks")
-ENDINGS = words("then later here inside alone again twice maybe slowly badly outside ever")
-TEMPLATES = [
-    f"{OPENINGS[i % 14]} {VERBS[i % 14]} {{noun}} {ENDINGS[i % 12]} {VERBS[(i + 5) % 14]} "
-    f"{ENDINGS[(i + 3) % 12]} {{other}} {OPENINGS[(i + 7) % 14]}"
-    for i in range(24)
-]
+TEMPLATES = TWENTY_FOUR
 VOCABULARY = frozenset(NOUNS + VERBS + OPENINGS + ENDINGS)
 
 
 def say(template, rng):
-    return template.format(noun=rng.choice(NOUNS), other=rng.choice(NOUNS))
+    return template.format(rng.choice(NOUNS), rng.choice(NOUNS))
 
 
 def collapsed(count, seed=0):
@@ -61,8 +54,14 @@ def noisy(count, seed=0):
 
 
 def figures(texts, *, rarefied_to=50):
-    labels = strategy_labels(texts, VOCABULARY)
+    labels = strategy_labels(texts)
     return hit_metrics(texts, labels, vocabulary=VOCABULARY, rarefied_to=rarefied_to, seed=0)
+
+
+def measured(graphs, *, threshold=0.5, **options):
+    found = strategies_of(graphs, threshold=threshold, seed=0)
+    told = {"vocabulary": (), "rarefied_to": 50, "seed": 0}
+    return strategy_metrics(graphs, found, threshold=threshold, **told | options)
 
 
 def test_attackers_rank_as_a_person_would_rank_them():
@@ -78,7 +77,7 @@ def test_attackers_rank_as_a_person_would_rank_them():
 
 
 def test_two_templates_make_the_share_that_they_were_given():
-    labels = strategy_labels(collapsed(600), VOCABULARY)
+    labels = strategy_labels(collapsed(600))
     shares = sorted(np.bincount(labels) / 600, reverse=True)
 
     assert sum(shares[:2]) == pytest.approx(0.56, abs=0.05)
@@ -86,7 +85,7 @@ def test_two_templates_make_the_share_that_they_were_given():
 
 
 def test_figures_do_not_depend_on_how_many_hits_there_are():
-    few, many = (figures(collapsed(count)) for count in (100, 800))
+    few, many = (figures(collapsed(count)) for count in (200, 800))
 
     assert few["num_hits_compared"] == many["num_hits_compared"] == 50
     for name in ("strategies", "strategy_entropy", "top_strategy_share", "vendi_score"):
@@ -98,13 +97,7 @@ def test_the_share_of_distinct_pairs_does_not_depend_on_n():
 
     def share(count):
         ours, theirs = (
-            strategy_metrics(
-                [graph_of(attacker(count))],
-                threshold=0.5,
-                vocabulary=VOCABULARY,
-                rarefied_to=50,
-                seed=0,
-            )
+            measured([graph_of(attacker(count))], vocabulary=VOCABULARY)
             for attacker in (collapsed, spread)
         )
         return ours["distinct_2_rarefied"] / theirs["distinct_2_rarefied"]
@@ -114,14 +107,6 @@ def test_the_share_of_distinct_pairs_does_not_depend_on_n():
     assert share(100) == pytest.approx(share(800), abs=0.05)
 
 
-def test_the_order_of_texts_changes_no_cluster():
-    texts = collapsed(200)
-    shuffled = random.Random(3).sample(texts, len(texts))
-    of = dict(zip(texts, strategy_labels(texts, VOCABULARY), strict=True))
-
-    assert [of[text] for text in shuffled] == strategy_labels(shuffled, VOCABULARY)
-
-
 def test_numbers_and_invented_words_are_slots():
     masked = features_of("only bend 12 qxq", {"only", "bend"})
 
@@ -129,13 +114,6 @@ def test_numbers_and_invented_words_are_slots():
     assert ("bend", "0") in masked
     assert ("0", "_") in masked
     assert features_of("qxq", ()) == {("qxq",)}
-
-
-def test_texts_of_a_quarter_of_common_words_and_pairs_are_one_strategy():
-    # a b c against a b d e: 3 common of 5 + 7 - 3 = 9. a x y: 1 of 9.
-    assert strategy_labels(["a b c", "a b d e"], ()) == [0, 0]
-    assert strategy_labels(["a b c", "a x y"], ()) == [0, 1]
-    assert strategy_labels(["", "!"], ()) == [0, 0]
 
 
 def test_vendi_counts_equal_and_unrelated_texts():
@@ -165,7 +143,7 @@ def graph_of(texts, score=0.9):
 def test_only_turns_at_or_above_the_threshold_are_hits():
     graphs = [graph_of(["only bend", "who carry"], score=0.5), graph_of(["why drop"], score=0.49)]
 
-    found = strategy_metrics(graphs, threshold=0.5, vocabulary=(), rarefied_to=50, seed=0)
+    found = measured(graphs)
 
     assert (2, 2, 2.0) == tuple(found[n] for n in ("num_hits", "num_hits_compared", "strategies"))
     assert found["unique_probes_rarefied"] == 1.0
@@ -175,10 +153,7 @@ def test_only_turns_at_or_above_the_threshold_are_hits():
 def test_strategies_found_are_of_all_hits_and_the_others_of_as_many_as_are_compared():
     graphs = [graph_of(spread(20))]
 
-    few, many = (
-        strategy_metrics(graphs, threshold=0.5, vocabulary=(), rarefied_to=size, seed=0)
-        for size in (5, 20)
-    )
+    few, many = (measured(graphs, rarefied_to=size) for size in (5, 20))
 
     assert few["strategies_found"] == many["strategies_found"] == many["strategies"]
     assert few["strategies"] < few["strategies_found"]
@@ -188,16 +163,7 @@ def test_attacks_that_differ_in_numbers_and_invented_words_alone_count_once():
     texts = ["only bend 3 doors", "Only bend 12 doors!", "who carry qxq", "who carry zz", "who"]
 
     assert figures([*texts, *texts])["unique_attacks"] == 3
-    assert (
-        strategy_metrics(
-            [graph_of(texts[:1]), graph_of(texts[1:], score=0.4)],
-            threshold=0.5,
-            vocabulary=(),
-            rarefied_to=50,
-            seed=0,
-        )["unique_attacks"]
-        == 1
-    )
+    assert measured([graph_of(texts[:1]), graph_of(texts[1:], score=0.4)])["unique_attacks"] == 1
 
 
 def test_a_strategy_is_repeated_when_two_trees_have_hits_of_it():
@@ -207,25 +173,23 @@ def test_a_strategy_is_repeated_when_two_trees_have_hits_of_it():
         graph_of(["why drop"], score=0.4),
     ]
 
-    found = strategy_metrics(graphs, threshold=0.5, vocabulary=(), rarefied_to=50, seed=0)
+    found = measured(graphs)
 
     assert (3.0, 1.0) == (found["strategies_found"], found["strategies_repeated"])
 
 
 def test_nothing_to_count_is_no_number():
-    found = strategy_metrics([], threshold=0.5, vocabulary=(), rarefied_to=50, seed=0)
+    found = measured([])
 
     counts = {"num_hits", "num_hits_compared", "unique_attacks"}
+    counts |= {"strategy_calls", "strategy_hits_asked"}
     assert counts | {"strategies_found", "strategies_repeated"} == {
         name for name, value in found.items() if not math.isnan(value)
     }
 
 
 def test_figures_of_nothing_have_the_names_of_figures():
-    empty, some = (
-        strategy_metrics(graphs, threshold=0.5, vocabulary=(), rarefied_to=50, seed=0)
-        for graphs in ([], [graph_of(["only bend"])])
-    )
+    empty, some = (measured(graphs) for graphs in ([], [graph_of(["only bend"])]))
 
     assert list(some) == list(empty)
 
@@ -233,34 +197,14 @@ def test_figures_of_nothing_have_the_names_of_figures():
 def test_the_figures_of_hits_are_those_of_the_same_words_and_seed():
     texts = [*noisy(40), *collapsed(40)]
     options = {"vocabulary": VOCABULARY, "rarefied_to": 20, "seed": 3}
-    found = strategy_metrics([graph_of(texts)], threshold=0.5, **options)
+    found = measured([graph_of(texts)], **options)
 
-    labels = strategy_labels(texts, VOCABULARY)
+    labels = strategy_labels(texts)
 
     assert hit_metrics(texts, labels, **options).items() <= found.items()
     other = hit_metrics(texts, labels, **options | {"seed": 4})
     for name in ("top_strategy_share", "top_opening_share", "vendi_score"):
         assert other[name] != found[name]
-
-
-def test_each_tree_has_the_strategies_of_its_own_hits():
-    graphs = [graph_of(["who qxq", "why drop"]), graph_of(["no hit"], 0.1), graph_of(["who z"])]
-    known = {"who", "why", "drop"}
-
-    # Two say "who" and an invented word; the more frequent template is the first.
-    assert [[0, 1], [], [0]] == hit_strategies(graphs, threshold=0.5, vocabulary=known)
-    # As frequent as each other: by their first word or pair.
-    assert [[1, 0], [], [2]] == hit_strategies(graphs, threshold=0.5, vocabulary=())
-    assert [[2, 0], [1], [3]] == hit_strategies(graphs, threshold=0.1, vocabulary=())
-
-
-def test_the_most_frequent_template_is_the_first_strategy():
-    assert [1, 0, 0] == strategy_labels(["x y", "a b", "a b"], ())
-
-
-def test_a_quarter_in_common_is_enough():
-    # Words and pairs a, b, aa, ab against a alone.
-    assert [0, 0] == strategy_labels(["a a b", "a"], ())
 
 
 def test_the_vendi_score_is_the_mean_over_the_draws_that_the_seed_names():
@@ -282,9 +226,42 @@ def test_texts_of_the_same_words_in_another_order_are_near_and_not_equal():
 
 def test_probes_are_counted_by_word_pairs_and_words():
     def found(*texts):
-        return strategy_metrics(
-            [graph_of(texts)], threshold=0.5, vocabulary=(), rarefied_to=9, seed=0
-        )
+        return measured([graph_of(texts)], rarefied_to=9)
 
     # ab, bc, ab, bd.
     assert 3 / 4 == pytest.approx(found("a b c", "a b d")["distinct_2_rarefied"])
+
+
+def test_each_tree_has_the_strategies_of_its_own_hits():
+    graphs = [graph_of(["who drop", "why not"]), graph_of(["no hit"], 0.1), graph_of(["why not"])]
+
+    # The most frequent is the first.
+    assert ((1, 0), (), (0,)) == strategies_of(graphs, threshold=0.5, seed=0).labels
+    assert [2, 0, 1, 0] == strategy_labels(["no hit", "why not", "who drop", "why not"])
+
+
+def test_hits_are_asked_about_by_their_number_over_all_graphs():
+    graphs = [graph_of(["a who", "b who"]), graph_of(["no hit"], 0.1), graph_of(["c why", "who"])]
+    asked = set()
+
+    def ask(questions):
+        asked.update(questions)
+        return [bool({"who", "why"} & {*text.split()}) for _, text in questions]
+
+    found = strategies_of(graphs, threshold=0.5, seed=0, ask=ask, budget=50)
+
+    assert ((0, 0), (), (1, 0)) == found.labels
+    assert 4 == found.num_asked
+    assert {(0, "a who"), (1, "b who"), (2, "c why"), (3, "who")} <= asked
+    assert found.calls >= len(asked)
+
+
+@each_row(
+    "texts, number, share",
+    [(spread(400), 24, 1 / 24), (collapsed(400), 24, 0.28), (noisy(400), 1, 1.0)],
+)
+def test_the_number_and_the_largest_share_are_those_of_the_templates(texts, number, share):
+    found = figures(texts)
+
+    assert found["strategies_found"] == pytest.approx(number, rel=0.1)
+    assert found["top_strategy_share"] == pytest.approx(share, abs=0.05)

@@ -59,7 +59,7 @@ def test_evaluation_lines_say_strategies_and_optimism():
     told = "0.300 on the 64 dev prompts that chose the checkpoint"
     both = "12.3 in 50 hits (top 26%)"
     assert [
-        f"strategies     {both} untrained, {both} trained",
+        f"strategies     {both} untrained, {both} trained; by shared words",
         f"optimism       +0.050 [-0.100, +0.200]: {told}",
     ] == evaluation_lines(record)[3:]
 

@@ -273,6 +273,8 @@ def test_compare_finds_the_strategies_of_both_tables():
     assert np.mean(found.richness.candidate) > 4.5
     assert {1.0} == {round(value, 9) for value in found.richness.champion}
     assert compare(ours, table([0.5] * 60)).richness is None
+    # By questions to the target against shared words.
+    assert compare(ours.assign(strategies_asked=True), theirs).richness is None
     assert found == Comparison.read(json.loads(json.dumps(found.to_record())))
 
 
