@@ -19,9 +19,8 @@ from astra_core.services.adapters import add_from
 from astra_core.services.pointer import ServicePointer, leave_pointer, parameters_digest
 from astra_core.services.records import Record
 from astra_core.services.remote_limits import adam_of, check_refills, check_settings
-from astra_core.services.remote_options import RemoteOptions
+from astra_core.services.remote_options import RemoteOptions, TokensUsed, counted
 from astra_core.services.service_losses import service_loss
-from astra_core.services.service_prices import TokensUsed, counted
 from astra_core.services.service_trainer import ServiceTrainer
 from astra_core.services.service_update import update_at, window_records
 from astra_core.services.speaker import KeptDraws, Speaker, check_plain
