@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.engine.memory import keep_freed_memory
+from astra_core.errors import AstraError
 from astra_core.errors.arguments import LineParser, at_least_one
 from astra_core.errors.exception_text import shown
 from astra_core.errors.excerpt import excerpt
@@ -44,7 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status, after the requested measures have run."""
     first, *rest = [*(sys.argv[1:] if arguments is None else arguments)] or [""]
     if first in COMMANDS:
-        status: int = _module(first).main(rest)
+        try:
+            status: int = _module(first).main(rest)
+        except AstraError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
         return status
     if not first or first.startswith("-"):
         return _measure_speed(arguments)

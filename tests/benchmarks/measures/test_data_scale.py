@@ -3,6 +3,7 @@ import json
 import pytest
 from each_row import each_row
 
+from benchmarks.__main__ import main
 from benchmarks.measures import data_scale
 from benchmarks.measures.data_scale import Measurement, measurements, write_prompts
 
@@ -20,6 +21,13 @@ def test_every_stage_is_measured_at_every_size_in_a_process_of_its_own():
         assert 30 < one.peak_mib < data_scale.LIMIT_MIB
         # Too few rows to tell how time grows with them.
         assert one.slope is None
+
+
+@pytest.mark.wide
+def test_too_few_prompts_for_the_gate_are_one_line(capsys):
+    assert 1 == main(["data_scale", "100"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: prompts must pass")
 
 
 def test_the_slope_is_one_where_time_grows_as_the_rows_do(monkeypatch):
