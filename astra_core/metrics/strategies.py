@@ -89,14 +89,14 @@ def strategy_metrics(
     """Figures that compare across sizes; NaN where there is nothing to count.
 
     Keys and units: ``num_hits`` (turns at or above the threshold), ``unique_attacks`` (different
-    probes among them; numbers and invented words do not make a difference), ``strategies_found``
-    and ``strategies_repeated`` (all, and those with hits in at least two trees: what the same
-    number of conversations found), ``strategy_calls`` and ``strategy_hits_asked`` (questions to the
-    target, and hits that they explained), ``num_hits_compared`` (to which the next two are
-    rarefied), ``strategies`` (expected number), ``strategy_entropy`` (nats), then
-    ``top_strategy_share``, ``top_opening_share`` (of the most frequent first two words),
-    ``vendi_score`` (effective number of probes, rarefied), then over all probes
-    ``unique_probes_rarefied`` and ``distinct_2_rarefied``.
+    probes among them; numbers and invented words do not make a difference), the same as
+    ``unique_attacks_per_1000_replies``, ``strategies_found`` and ``strategies_repeated`` (all, and
+    those with hits in at least two trees: what the same number of conversations found),
+    ``strategy_calls`` and ``strategy_hits_asked`` (questions to the target, and hits that they
+    explained), ``num_hits_compared`` (to which the next two are rarefied), ``strategies`` (expected
+    number), ``strategy_entropy`` (nats), then ``top_strategy_share``, ``top_opening_share`` (of the
+    most frequent first two words), ``vendi_score`` (effective number of probes, rarefied), then
+    over all probes ``unique_probes_rarefied`` and ``distinct_2_rarefied``.
 
     Args:
         graphs: Rollouts.
@@ -114,6 +114,7 @@ def strategy_metrics(
     return {
         **hit_metrics(hits, labels, vocabulary=vocabulary, rarefied_to=rarefied_to, seed=seed),
         "strategies_repeated": float(sum(count >= _MIN_TREES for count in num_trees.values())),
+        "unique_attacks_per_1000_replies": _per_thousand(graphs, hits, vocabulary),
         "strategy_calls": float(found.calls),
         "strategy_hits_asked": float(found.num_asked),
         **_probe_metrics(probes, rarefied_to=rarefied_to),
@@ -165,6 +166,14 @@ def hits_of(graph: Graph, threshold: float) -> list[Node]:
 def strategy_labels(texts: Sequence[str]) -> list[int]:
     """The strategy of each text by shared words alone, from 0, the most frequent one."""
     return _numbered(shared_parts(texts))
+
+
+def _per_thousand(
+    graphs: Sequence[Graph], hits: Sequence[str], vocabulary: Collection[str]
+) -> float:
+    num_replies = sum(len(node.response_texts) for graph in graphs for node in graph.nodes())
+    unique = {features_of(text, vocabulary) for text in hits}
+    return 1000.0 * len(unique) / num_replies if num_replies else math.nan
 
 
 def _numbered(parts: Sequence[Part]) -> list[int]:

@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING
 
 from astra_core.metrics.statistics import Interval
 from tasks.machine.time_words import duration
-from tasks.records.evaluation import EVALUATION, EvaluationRecord, read_evaluation, ways_told
+from tasks.records.evaluation import (
+    EVALUATION,
+    EvaluationRecord,
+    read_evaluation,
+    ways_told,
+    worth_told,
+)
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
 from tasks.report.provocation import provocation_note
@@ -60,6 +66,7 @@ def evaluation_lines(record: EvaluationRecord) -> list[str]:
         f"gain           {gain} ({share} intervals over {record.num_prompts} prompts)",
         f"unique probes  {diverse[0]:.2f} untrained, {diverse[1]:.2f} trained",
         *_strategy_lines(record),
+        *([f"worth          {worth}"] if (worth := worth_told(record)) else []),
         *([] if kind is None else [f"target         {kind}"]),
         *_selection_lines(record),
         *_belief_lines(record),

@@ -1,5 +1,6 @@
 """The record of an evaluation: ``reports/evaluation.json`` and a table of prompts."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -134,6 +135,8 @@ class EvaluationRecord:
         selection: Rates on the prompts that chose the checkpoint; None where none did.
         belief: How far the judge can be trusted; None where that was not asked for.
         target: Digest and name of a target without weights here; None for one with weights.
+        equivalent_tries: Untrained rollouts of a prompt that succeed as often as a trained one;
+            None in earlier records.
     """
 
     evaluation_key: str
@@ -149,17 +152,19 @@ class EvaluationRecord:
     selection: Selection | None = None
     belief: Belief | None = None
     target: dict[str, str] | None = None
+    equivalent_tries: Span | None = None
 
     def to_record(self) -> dict[str, Any]:
         """The record as JSON; NaN becomes null, and absent parts are left out."""
         record = nan_as_null(asdict(self))
-        for name in ("categories", "selection", "belief", "target"):
+        for name in ("categories", "selection", "belief", "target", "equivalent_tries"):
             if not record[name]:
                 del record[name]
         record["strategies_told"] = {
             role: ways_told(record[role]) for role in ("attacker", "baseline")
         }
-        return record
+        told = worth_told(self)
+        return record | ({"worth": told} if told else {})
 
     def final_figures(self) -> dict[str, float | None]:
         """Flat figures: ``final/...`` for attacker and lift, ``baseline/...`` for the untrained."""
@@ -167,6 +172,8 @@ class EvaluationRecord:
         if self.selection:
             final["selection_success_rate"] = self.selection.attack_success_rate
             final["selection_optimism"] = self.selection.optimism
+        if self.equivalent_tries:
+            final["equivalent_tries"] = self.equivalent_tries
         for name in ("corrected_lift", "confirmed_lift"):
             lift = getattr(self.belief, name, None)
             if lift is not None:
@@ -186,6 +193,22 @@ class EvaluationRecord:
             msg = f"{role} must have an interval of {RATE}, got {type(found).__name__}; evaluate it"
             raise DataError(msg)
         return found
+
+
+def worth_told(record: EvaluationRecord) -> str:
+    """What the trained attacker is worth in untrained tries, in words; empty if not known."""
+    tries = record.equivalent_tries
+    if tries is None or math.isnan(tries.value):
+        return ""
+    told = (
+        f"one try of the trained attacker succeeds as often as the best of {tries.value:.1f} "
+        f"[{tries.low:.1f}, {tries.high:.1f}] untrained tries"
+    )
+    name = "unique_attacks_per_1000_replies"
+    own, other = (figures.get(name) for figures in (record.attacker, record.baseline))
+    if isinstance(own, int | float) and isinstance(other, int | float):
+        told += f"; of 1,000 replies {own:.0f} are different hits, {other:.0f} of the untrained one"
+    return told
 
 
 def ways_told(figures: Mapping[str, Any]) -> str:

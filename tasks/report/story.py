@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from astra_core.metrics.statistics import Interval
-from tasks.records.evaluation import ways_told
+from tasks.records.evaluation import ways_told, worth_told
 from tasks.report.facts import Fact, attacked, cost
 from tasks.report.material import Material
 from tasks.report.provocation import provocation_note
@@ -108,6 +108,9 @@ def limits(material: Material) -> list[str]:
     found = material.evaluation
     belief = found.belief
     told = belief_lines(found)
+    worth = worth_told(found)
+    if worth:
+        told.append(f"{worth[0].upper()}{worth[1:]}.")
     told.append(f"Strategies of the trained attacker are told {ways_told(found.attacker)}.")
     kind = provocation_note(found)
     if kind is not None:

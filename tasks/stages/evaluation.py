@@ -9,6 +9,7 @@ from astra_core.files import draft_folder_of, write_json, write_text
 from astra_core.metrics.categories import CATEGORY, category_labels
 from astra_core.metrics.invented_words import InventedWords
 from astra_core.metrics.statistics import paired_gain
+from astra_core.metrics.tries import equivalent_tries
 from astra_core.rollout import Prompt
 from tasks.params.schema import Params
 from tasks.pipeline.precision import remembered
@@ -262,6 +263,7 @@ def _compared(
         attacker={**trained.intervals, **trained.figures},
         baseline={**untrained.intervals, **untrained.figures},
         lift=paired_gain(ids, gains, **bootstrap_options(params)),
+        equivalent_tries=equivalent_tries(own, before, **bootstrap_options(params)),
         categories=category_rates(
             labels, attacker=own, baseline=before, **bootstrap_options(params)
         ),

@@ -192,6 +192,9 @@ def test_figures_of_nothing_have_the_names_of_figures():
     empty, some = (measured(graphs) for graphs in ([], [graph_of(["only bend"])]))
 
     assert list(some) == list(empty)
+    # One of two replies.
+    half = measured([graph_of(["only bend"]), graph_of(["only bend"], score=0.1)])
+    assert 500.0 == half["unique_attacks_per_1000_replies"]
 
 
 def test_the_figures_of_hits_are_those_of_the_same_words_and_seed():

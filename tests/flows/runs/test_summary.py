@@ -1,3 +1,4 @@
+import math
 import subprocess
 from dataclasses import replace
 
@@ -62,6 +63,25 @@ def test_evaluation_lines_say_strategies_and_optimism():
         f"strategies     {both} untrained, {both} trained; by shared words",
         f"optimism       +0.050 [-0.100, +0.200]: {told}",
     ] == evaluation_lines(record)[3:]
+
+
+def test_evaluation_lines_say_what_the_gain_is_worth():
+    record = replace(
+        RECORD,
+        equivalent_tries=Interval(3.54, 2.96, 4.25),
+        attacker=ROLE | {"unique_attacks_per_1000_replies": 492.5},
+        baseline=ROLE | {"unique_attacks_per_1000_replies": 180.0},
+    )
+
+    told = (
+        "worth          one try of the trained attacker succeeds as often as the best of 3.5 "
+        "[3.0, 4.2] untrained tries; of 1,000 replies 492 are different hits, 180 of the "
+        "untrained one"
+    )
+    assert [told] == evaluation_lines(record)[3:]
+    nothing = replace(record, equivalent_tries=Interval(math.nan, math.nan, math.nan))
+    assert [] == evaluation_lines(nothing)[3:]
+    assert "3.5" in record.to_record()["worth"]
 
 
 def test_evaluation_lines_say_where_only_provocation_works():
