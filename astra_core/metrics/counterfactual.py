@@ -111,7 +111,6 @@ class _Search:
         """Reduces these hits side by side, one question each at a time."""
         runs = {index: _reduction(self.pieces[index], self.rarity) for index in hits}
         waiting = {index: next(run) for index, run in runs.items()}
-        is_first = True
         while waiting:
             told = self.asker.answers(
                 [
@@ -121,11 +120,11 @@ class _Search:
             )
             if told is None:
                 return
-            self.num_said_again += is_first * len(told)
-            self.num_repeated += is_first * sum(told)
+            # Later only hits that no known part explains are said again, chance hits above all.
+            if not self.num_said_again:
+                self.num_said_again, self.num_repeated = len(told), sum(told)
             if not self.repeats:
                 return
-            is_first = False
             for index, is_hit in zip(list(waiting), told, strict=True):
                 try:
                     waiting[index] = runs[index].send(is_hit)

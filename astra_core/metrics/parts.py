@@ -75,9 +75,16 @@ def shared_parts(texts: Sequence[str]) -> list[Part]:
 
 
 def smallest(parts: Sequence[Part]) -> list[Part]:
-    """The parts, each as the smallest of them that it contains: more words add nothing to it."""
+    """The parts, each as the smallest of them that it contains: more words add nothing to it.
+
+    A rarer part does not count: a chance hit makes one that is too small.
+    """
+    counts = Counter(parts)
     every = sorted({*parts} - {frozenset()}, key=lambda own: (len(own), sorted(own)))
-    least = {own: next((each for each in every if each <= own), own) for own in {*parts}}
+    least = {
+        own: next((each for each in every if each <= own and counts[each] >= counts[own]), own)
+        for own in counts
+    }
     return [least[own] for own in parts]
 
 

@@ -40,7 +40,7 @@ def told(texts, rule, *, budget=400, noise=0.0):
 
     def ask(questions):
         asked.extend(questions)
-        return [rule(text) if rng.random() >= noise else False for _, text in questions]
+        return [rule(text) is (rng.random() >= noise) for _, text in questions]
 
     found = parts_of(texts, ask=ask, budget=budget, seed=0)
     assert len(asked) == found.calls <= budget
@@ -70,13 +70,13 @@ def test_the_number_of_ways_is_found_within_a_tenth(name, texts, rule, expected)
     assert abs(len({*told(texts, rule).of}) - expected) <= 0.1 * expected, name
 
 
-@each_row("noise", [0.0, 0.02])
+@each_row("noise", [0.0, 0.02, 0.05])
 def test_one_way_makes_nine_tenths(noise):
     found = told(family_hits(200), names_family_in_quotes, noise=noise)
     top, count = Counter(found.of).most_common(1)[0]
 
     assert {"mother", '"'} == top
-    assert count == pytest.approx(184, abs=8)
+    assert count == pytest.approx(184, abs=14)
     # By words alone each of these hits is a way of its own.
     assert found.num_asked > 50
 
