@@ -25,6 +25,7 @@ from tasks.pipeline.boundary import complain_of, run_stage
 from tasks.pipeline.names import STAGE_NAMES
 from tasks.pipeline.order import PIPELINE_FILE, check_name, drift, find_stage, render
 from tasks.pipeline.precision import advise
+from tasks.promotion.power import expected_exam
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,6 +80,9 @@ def _check() -> int:
     check_params(params)
     advise(params)
     tell_warnings(params)
+    exam = expected_exam(params)
+    for line in exam.lines() if exam else ():
+        say(line)
     say("params.yaml is usable")
     return 0
 

@@ -1,5 +1,7 @@
 """How often the gate is wrong, and how often it detects a real gain: the tables in the docs.
 
+The last table is of the first duel, against the untrained attacker on the test prompts.
+
 ``python -m benchmarks gate`` simulates attackers as probabilities of success and of strategies,
 draws the outcomes that an examination would give, and lets ``tasks.promotion.gate.decide`` decide,
 with the levels of ``tasks.promotion.spending``. No model runs, so a month of nights takes seconds.
@@ -68,11 +70,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(markdown(_DUELS, duel_rows(rules, asked.duels)))
     print()
     print(markdown(_MONTHS, month_rows(rules, asked.months)))
+    print()
+    print(markdown(_FIRST, first_rows(rules, asked.duels)))
     return 0
 
 
 _DUELS = ("candidate against a champion of 50 %", "promoted in one duel", "in a month of nights")
 _MONTHS = ("every night's candidate", "months with a promotion", "record minus truth, points")
+
+
+_GAINS = (0.0, 0.05, 0.1, 0.2)
+_FIRST = ("untrained attacker, test prompts", *(f"{100 * gain:+.0f} points" for gain in _GAINS))
+
+
+def first_rows(rules: PromotionConfiguration, num_duels: int) -> list[list[str]]:
+    """Share of first duels that promote, by the untrained attacker's success and the gain."""
+    found = []
+    for success, num_prompts in ((0.1, 200), (0.5, 200), (0.5, 100), (0.5, 400)):
+        own = rules.model_copy(update={"num_prompts": num_prompts})
+        shares = [
+            promoted_share(
+                Attacker(success + gain),
+                Attacker(success),
+                own,
+                num_duels=num_duels,
+                against_champion=False,
+            )
+            for gain in _GAINS
+        ]
+        found.append([f"{success:.0%}, {num_prompts}", *(f"{share:.1%}" for share in shares)])
+    return found
 
 
 def duel_rows(rules: PromotionConfiguration, num_duels: int) -> list[list[str]]:
@@ -113,12 +140,12 @@ def promoted_share(
     *,
     num_duels: int,
     seed: int = 0,
+    against_champion: bool = True,
 ) -> float:
     """Share of independent duels, each the first of a horizon, that promote the candidate."""
     rng = generator(derive_key(seed, "duels"))
-    return float(
-        np.mean([duel(candidate, champion, rules, number=1, rng=rng) for _ in range(num_duels)])
-    )
+    options: dict[str, Any] = {"number": 1, "rng": rng, "against_champion": against_champion}
+    return float(np.mean([duel(candidate, champion, rules, **options) for _ in range(num_duels)]))
 
 
 def month(rules: PromotionConfiguration, *, seed: int, spread: float = 0.0) -> Month:
@@ -149,6 +176,7 @@ def duel(
     *,
     number: int,
     rng: np.random.Generator,
+    against_champion: bool = True,
 ) -> bool:
     """Whether the gate promotes, on newly drawn outcomes."""
     ease = rng.uniform(-_SPREAD, _SPREAD, size=rules.num_prompts)
@@ -170,13 +198,13 @@ def duel(
         num_prompts=rules.num_prompts,
         confidence=0.95,
         test=paired(gains),
-        richness=richness_of(*strategies),
+        richness=richness_of(*strategies) if against_champion else None,
     )
     stake = Stake(
         level_of(number, rules),
         place=place_of(number, rules),
         horizon=rules.horizon,
-        against_champion=True,
+        against_champion=against_champion,
     )
     return decide(found, rules=rules, stake=stake).passed
 

@@ -20,6 +20,7 @@ from tasks.expectations.advice import ROW_ADVICE
 from tasks.params.prompts import PromptsConfiguration
 from tasks.params.schema import Params
 from tasks.pipeline.stage import sections_for
+from tasks.promotion.power import Exam
 from tasks.records.prompt_table import REASONS, REJECTED, SPLITS
 from tasks.reporting.file_lines import BY_ROW, numbered_rows
 from tasks.sources.distinct_rows import normalised
@@ -78,6 +79,7 @@ class FileCheck:
         findings: Problems in the order of the file.
         gate: Why the pipeline would stop; empty if it would not.
         warnings: Checks that a person should look at.
+        exam: The duels that the usable prompts allow.
     """
 
     path: Path
@@ -86,6 +88,7 @@ class FileCheck:
     findings: tuple[Finding, ...]
     gate: str
     warnings: tuple[str, ...]
+    exam: tuple[str, ...]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -112,6 +115,7 @@ class FileCheck:
                 yield f"  {unit} {finding.line}{of}  {finding.text}".rstrip()
             if count > MAX_SHOWN:
                 yield f"  and {count - MAX_SHOWN} more; --json lists all"
+        yield from self.exam
         for name in self.warnings:
             yield f"warning         {name}"
         yield f"{'gate':<15} {self.gate or 'passes'}"
@@ -145,10 +149,13 @@ def check_file(params: Params, path: Path, dev_path: Path | None = None) -> File
     num_dev = (
         0 if dev_path is None else sum(1 for _ in numbered_rows(dev_path, columns_of(prompts)))
     )
+    splits = {split: int(report["splits"].get(split, 0)) for split in SPLITS}
+    own_params = params.model_copy(update={"prompts": prompts})
     return FileCheck(
         path=path,
         num_rows=summary.num_read - num_dev,
-        splits={split: int(report["splits"].get(split, 0)) for split in SPLITS},
+        splits=splits,
+        exam=tuple(Exam(own_params, splits["test"]).lines()),
         findings=findings,
         gate=gate,
         warnings=tuple(report["warnings"]),

@@ -126,7 +126,11 @@ def test_the_command_says_it_in_one_line_and_exits_2(check, tmp_path, place, val
 
 
 def test_the_command_passes_params_yaml(check):
-    assert (0, "params.yaml is usable\n", "") == check(ROOT)
+    status, said, complained = check(ROOT)
+
+    assert (0, "") == (status, complained)
+    assert said.startswith("first duel: 200 prompts, power 46% at a gain of 10 points\n")
+    assert said.endswith("params.yaml is usable\n")
 
 
 def test_a_rule_that_ends_nothing_is_reported_in_one_line(check, tmp_path):
