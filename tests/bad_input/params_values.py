@@ -353,7 +353,7 @@ OTHERS = [
         ),
         (
             "half a character",
-            ("must hold whole characters",),
+            ("must be YAML, got: found invalid Unicode character escape code (line ",),
             params(registration={"experiment": "\ud83d"}),
         ),
         ("a NaN", ("training.lr", "finite number"), write("params.yaml", "training: {lr: .nan}\n")),
