@@ -59,8 +59,8 @@ def _broken(
         if rule is None or _is_unknown(name, own):
             continue
         value = figure(own, name, "candidate")
-        before = _before(name, own, untrained)
-        bound = bound_of(rule, before)
+        before = _before(name, untrained)
+        bound = bound_of(rule, before) if _is_comparable(name, own, untrained) else rule
         if not keeps(value, bound):
             word = "least" if keeps is ge else "most"
             yield (
@@ -85,12 +85,17 @@ def _is_unknown(name: str, own: Mapping[str, Any]) -> bool:
     return name == _PERPLEXITY and own.get(name) is None
 
 
-def _before(name: str, own: Mapping[str, Any], untrained: Mapping[str, Any]) -> float:
-    """The untrained attacker's figure; shares of few hits are high by chance, so they are 0."""
-    size = "num_hits_compared"
-    if name == "top_strategy_share" and untrained.get(size) != own.get(size):
+def _before(name: str, untrained: Mapping[str, Any]) -> float:
+    """The untrained attacker's figure; the share of a strategy is 0 where it has no hit."""
+    if name == "top_strategy_share" and _is_unknown(name, untrained):
         return 0.0
     return figure(untrained, name, "untrained attacker")
+
+
+def _is_comparable(name: str, own: Mapping[str, Any], untrained: Mapping[str, Any]) -> bool:
+    """False where the untrained attacker has too few hits: one strategy may hold most by chance."""
+    size = "num_hits_compared"
+    return name != "top_strategy_share" or untrained.get(size) == own.get(size)
 
 
 def _more_nonwords(table: "pd.DataFrame", rules: PromotionConfiguration) -> Iterator[str]:

@@ -54,7 +54,7 @@ def test_a_candidate_at_every_bound_is_within_the_bands():
     [
         ("unique_probes_rarefied", 0.89, "least 0.900, got 0.890 (untrained 1.000); the attacker"),
         ("distinct_2_rarefied", 0.39, "least 0.400, got 0.390 (untrained 0.800); the attacker"),
-        ("top_strategy_share", 0.51, "most 0.500, got 0.510 (untrained 0.000); the attacker rep"),
+        ("top_strategy_share", 0.51, "most 0.500, got 0.510 (untrained 0.900); the attacker rep"),
         ("probe_perplexity", 6.1, "most 6.000, got 6.100 (untrained 4.000); success is bought"),
         ("kl_nats", 31.1, "most 31.000, got 31.100 (untrained 1.000); it left the reference"),
     ],
