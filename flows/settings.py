@@ -1,13 +1,15 @@
-"""``--set training.lr=1e-4`` and ``--preset NAME``: values for one run, or for params.yaml.
+"""``--set training.lr=1e-4`` and ``--preset NAME``: other values of params.yaml.
 
-``overrides_of`` reads them for one run; ``change_params`` writes them into params.yaml, whose
-comments are kept. Both check the whole first. A preset is a file ``params/NAME.yaml`` beside
+``change_params`` checks the whole and writes them into the file, whose comments are kept; under
+``as_if`` a command that changes nothing reads them. A preset is a file ``params/NAME.yaml`` beside
 params.yaml that is laid over it, key by key; a choice, which has a ``name``, replaces the whole old
 choice.
 """
 
 import io
+import json
 import re
+import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,7 +33,11 @@ _HEADING = re.compile(r"^((?:#.*\n)+)(\w+):", re.MULTILINE)
 
 
 def change_params(
-    assignments: Sequence[str], path: Path = PARAMS_FILE, *, preset: str | None = None
+    assignments: Sequence[str],
+    path: Path = PARAMS_FILE,
+    *,
+    preset: str | None = None,
+    before: Path | None = None,
 ) -> list[str]:
     """One line for each value that changed; the file is written only if the whole is valid.
 
@@ -40,6 +46,7 @@ def change_params(
         path: The file.
         preset: A name in the folder ``params``, laid over the file before the assignments; one line
             says what it changed.
+        before: Takes the file as it was, if anything changes.
 
     Raises:
         ConfigurationError: An assignment or the preset cannot be read, or params.yaml would not be
@@ -48,30 +55,16 @@ def change_params(
     changed = _changed(assignments, path, preset)
     check_params(changed.params)
     if changed.lines:
+        if before is not None:
+            before.parent.mkdir(mode=0o700, exist_ok=True)
+            shutil.copyfile(path, before)
         write_text(changed.text, path, is_shared=True)
     return changed.lines
 
 
-def overrides_of(
-    assignments: Sequence[str], path: Path = PARAMS_FILE, *, preset: str | None = None
-) -> tuple[tuple[tuple[str, Any], ...], list[str]]:
-    """Pairs of dotted key and plain value that differ from params.yaml, and a line for each.
-
-    The file stays as it is.
-
-    Args:
-        assignments: Each ``section.key=value``, the value as YAML writes it.
-        path: The file.
-        preset: Of the folder ``params``, laid over the file before the assignments.
-
-    Raises:
-        ConfigurationError: An assignment or the preset cannot be read, or params.yaml would not be
-            usable.
-    """
-    changed = _changed(assignments, path, preset)
-    if changed.keys:
-        check_params(changed.params)
-    return tuple(_pairs(changed, path)), changed.lines
+def assignments_of(values: Mapping[str, Any]) -> list[str]:
+    """``section.key=value`` for each value by its dotted key; JSON is YAML."""
+    return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from prefect import flow
+from prefect.runtime import deployment
 from prefect.states import Completed
 from pydantic import Field
 
@@ -26,8 +27,9 @@ from flows.runs.last_request import noted
 from flows.runs.limits import limit_of
 from flows.runs.preparation import renew_pipeline, usable_params
 from flows.runs.requests import STEPS, RunRequest
-from flows.runs.steps import StageRunner, run_stages, values_of
-from flows.runs.warm_start import begin_from
+from flows.runs.steps import StageRunner, run_stages
+from flows.runs.workspaces import workspace
+from flows.settings import assignments_of, planned_params
 from tasks.machine.console import say
 from tasks.params.schema import Params
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
@@ -57,7 +59,7 @@ def red_team_training(
 ) -> "PromotionDecision | None":
     """Trains, evaluates, registers and judges an attacker; skips what is up to date.
 
-    params.yaml is never written; values given here hold for this run alone.
+    params.yaml is never written: a run with values of its own works in a workspace.
 
     Args:
         force: Also run the stages that DVC finds up to date.
@@ -76,16 +78,27 @@ def red_team_training(
         ConfigurationError: params.yaml or the request cannot be used; nothing has run.
         StageError: A stage failed; the message is the stage's own.
     """
-    pairs = tuple((overrides or {}).items())
+    request = RunRequest(only=only, start=start, end=end, force=force)
+    values = dict(overrides or {})
     if seed is not None:
-        pairs += (("training_seed", scheduled_day() if seed == "date" else seed),)
-    request = RunRequest(pairs, only=only, start=start, end=end, force=force)
+        values["training_seed"] = scheduled_day() if seed == "date" else seed
+    assignments = assignments_of(values)
     if warm_start is not None:
-        request = begin_from(warm_start, request)
-    with values_of(request):
+        assignments += _begin_from(warm_start, assignments)
+    with workspace(deployment.name or "flow", assignments):
         params = usable_params()
         with told_to_run(), noted(request):
             return _run(params, request)
+
+
+def _begin_from(wanted: str | int, assignments: Sequence[str]) -> list[str]:
+    """More assignments, by which the attacker begins from a version, after a line."""
+    from flows.runs.warm_start import warm_start
+
+    _, params = planned_params(assignments)
+    more, line = warm_start(wanted, params)
+    say(line)
+    return more
 
 
 def _run(params: Params, request: RunRequest) -> "PromotionDecision | None":

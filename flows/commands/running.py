@@ -1,6 +1,7 @@
 """``astra run`` and ``astra resume``: the pipeline from prompts to the promotion decision."""
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,9 @@ BANNER = (
     "Astra trains an attacker to provoke offensive replies from a language model.\n"
     "Content warning: rollouts hold such text; reports and logs mask it."
 )
+
+BEFORE = Path(".astra/params.before.yaml")
+"""The file with params.yaml as it was before the last --set, --preset or --warm-start."""
 
 
 def steps_that_begin_with(incomplete: str) -> list[str]:
@@ -34,14 +38,11 @@ def register(app: typer.Typer) -> None:
 def run(
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A value for this run only; repeatable."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Write a value into params.yaml first."),
     ] = None,
-    save: Annotated[
-        bool, typer.Option("--save", help="Write --set and --preset into params.yaml first.")
-    ] = False,
     preset: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Lay params/NAME.yaml over params.yaml for this run."),
+        typer.Option(metavar="NAME", help="Lay params/NAME.yaml over params.yaml first."),
     ] = None,
     force: Annotated[bool, typer.Option(help="Also run stages that are up to date.")] = False,
     only: Annotated[str | None, typer.Option("--only", help="Run only this step.", **_STEP)] = None,
@@ -61,64 +62,77 @@ def run(
     ] = False,
 ) -> None:
     """Run the pipeline from prompts to the promotion decision; skip what is up to date."""
-    from dataclasses import replace
-
     from astra_core.errors import ConfigurationError
     from flows.runs.requests import RunRequest
-    from flows.settings import change_params, overrides_of
+    from flows.settings import change_params
     from tasks.machine.console import say
 
     started = time.monotonic()
-    asked = RunRequest(only=only, start=start, end=end, force=force)
+    request = RunRequest(only=only, start=start, end=end, force=force)
     if as_json and not dry_run:
         msg = "--json must come with --dry-run, got it alone; see 'astra status --json'"
         raise ConfigurationError(msg)
-    if dry_run:
-        pairs, _ = overrides_of(assignments or [], preset=preset)
-        _show_plan(replace(asked, overrides=pairs), warm_start=warm_start, as_json=as_json)
-        return
-    say(BANNER)
-    if save:
-        for line in change_params(assignments or [], preset=preset):
-            say(f"params.yaml    {line}")
-    else:
-        pairs, lines = overrides_of(assignments or [], preset=preset)
-        for line in lines:
-            say(f"this run       {line}")
-        asked = replace(asked, overrides=pairs)
-    finish(asked, warm_start=warm_start, started=started)
-
-
-def _show_plan(request: "RunRequest", *, warm_start: str | None, as_json: bool) -> None:
-    from flows.runs.planning import show_plan
-    from flows.runs.warm_start import begun_from
-    from tasks.machine.console import say
-
+    if not as_json and not dry_run:
+        say(BANNER)
+    wanted = list(assignments or [])
     if warm_start is not None:
-        request, line = begun_from(warm_start, request)
-        if not as_json:
-            say(line)
-    show_plan(request, as_json=as_json)
+        wanted += _begin_from(warm_start, wanted, preset=preset, is_quiet=as_json)
+    if dry_run:
+        _show_plan(request, wanted, preset=preset, as_json=as_json)
+        return
+    lines = change_params(wanted, preset=preset, before=BEFORE)
+    for line in lines:
+        say(f"params.yaml    {line}")
+    if lines:
+        say(f"undo           cp {BEFORE} params.yaml")
+    finish(request, started=started)
+
+
+def _begin_from(
+    version: str, assignments: list[str], *, preset: str | None, is_quiet: bool
+) -> list[str]:
+    """The assignments of a warm start, after a line about it."""
+    from flows.runs.warm_start import warm_start
+    from flows.settings import planned_params
+    from tasks.machine.console import quiet_libraries, say
+
+    quiet_libraries()
+    _, params = planned_params(assignments, preset=preset)
+    found, line = warm_start(version, params)
+    if not is_quiet:
+        say(line)
+    return found
+
+
+def _show_plan(
+    request: "RunRequest", assignments: list[str], *, preset: str | None, as_json: bool
+) -> None:
+    from flows.runs.planning import show_plan
+    from flows.settings import planned_params
+    from tasks.params.checks import check_params
+
+    text, params = planned_params(assignments, preset=preset)
+    if assignments or preset is not None:
+        check_params(params)
+    show_plan(request, text, params, as_json=as_json)
 
 
 def resume() -> None:
-    """Resume a run that did not end, with the same values and steps."""
+    """Resume a run that did not end, with the same steps."""
     from flows.runs.last_request import request_to_resume
     from tasks.machine.console import say
 
     started = time.monotonic()
     request = request_to_resume()
     say(BANNER)
-    for key, value in request.overrides:
-        say(f"this run       {key}: {value}")
-    finish(request, warm_start=None, started=started)
+    finish(request, started=started)
 
 
-def finish(request: "RunRequest", *, warm_start: str | None, started: float) -> None:
+def finish(request: "RunRequest", *, started: float) -> None:
     """Runs the pipeline and prints the result."""
     from flows.runs.last_request import forget_request
 
-    decision = _decision(request, warm_start=warm_start)
+    decision = _decision(request)
     forget_request()
     from flows.runs.summary import run_summary
     from tasks.machine.console import say
@@ -127,10 +141,10 @@ def finish(request: "RunRequest", *, warm_start: str | None, started: float) -> 
         say(line)
 
 
-def _decision(request: "RunRequest", *, warm_start: str | None) -> "PromotionDecision | None":
+def _decision(request: "RunRequest") -> "PromotionDecision | None":
     from flows.runs.confirmation import confirmed
 
-    if warm_start is None and (decision := confirmed(request)) is not None:
+    if (decision := confirmed(request)) is not None:
         return decision
     from flows.servers.environment import quiet_run
 
@@ -138,18 +152,11 @@ def _decision(request: "RunRequest", *, warm_start: str | None) -> "PromotionDec
         import flows.training  # noqa: F401 - takes seconds, as the check of parameters does
         from flows.runs.preparation import check_early
 
-        # What a version to begin from changes is known only to the flow.
-        if warm_start is None:
-            check_early(request.values)
+        check_early()
 
     with quiet_run(prepare):
         from flows.training import red_team_training
 
         return red_team_training(
-            force=request.force,
-            warm_start=warm_start,
-            overrides=request.values,
-            only=request.only,
-            start=request.start,
-            end=request.end,
+            force=request.force, only=request.only, start=request.start, end=request.end
         )

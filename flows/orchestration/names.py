@@ -13,8 +13,7 @@ from prefect.runtime import flow_run
 
 from astra_core.errors import AstraError
 from astra_core.errors.excerpt import shortened
-from tasks.params.overlay import laid_over
-from tasks.params.schema import read_params
+from flows.settings import assignments_of, planned_params
 
 MAX_CHARACTERS = 120
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/+-]{1,40}")
@@ -85,8 +84,7 @@ def _what(seed: int | None, overrides: dict[str, Any]) -> str:
     """Algorithm and seed; without a readable params.yaml none, as the run itself reports that."""
     values = {**overrides, **({} if seed is None else {"training_seed": seed})}
     try:
-        with laid_over(values):
-            params = read_params()
+        _, params = planned_params(assignments_of(values))
     except (AstraError, TypeError, ValueError):
         return "training"
     return f"{params.training.algorithm.name} seed {params.training_seed}"

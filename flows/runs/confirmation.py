@@ -7,10 +7,8 @@ from flows.registry import is_registered
 from flows.runs.limits import limit_of, time_limit
 from flows.runs.preparation import params_checked_before
 from flows.runs.requests import STEPS, RunRequest
-from flows.runs.steps import values_of
 from tasks.machine.console import quiet_libraries, say
 from tasks.machine.environment import set_environment
-from tasks.params.overlay import laid_over
 from tasks.params.schema import Params
 from tasks.pipeline.names import PROMOTION, STAGE_NAMES
 from tasks.pipeline.order import drift
@@ -37,21 +35,19 @@ def confirmed(request: RunRequest) -> "PromotionDecision | None":
     if request.force or request.steps != STEPS:
         return None
     try:
-        with laid_over(request.values):
-            params = params_checked_before() if api_url() is None else None
-            if params is None or drift(params=params) is not None or changes():
-                return None
+        params = params_checked_before() if api_url() is None else None
+        if params is None or drift(params=params) is not None or changes():
+            return None
     except AstraError:
         return None
     set_environment(params)
     quiet_libraries()
     if not is_registered():
         return None
-    with values_of(request):
-        decision = _decide(params)
-        for name in STAGE_NAMES if decision else ():
-            say(f"{name:<13}up to date")
-        return decision
+    decision = _decide(params)
+    for name in STAGE_NAMES if decision else ():
+        say(f"{name:<13}up to date")
+    return decision
 
 
 def _decide(params: Params) -> "PromotionDecision | None":

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.files import write_json
@@ -16,7 +15,6 @@ FILE = Path(".astra/request.json")
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    overrides: dict[str, Any]
     only: str | None
     start: str | None
     end: str | None
@@ -33,7 +31,6 @@ def noted(request: RunRequest) -> Iterator[None]:
 def note_request(request: RunRequest) -> None:
     """Keeps the request of a run that begins."""
     record = {
-        "overrides": request.values,
         "only": request.only,
         "start": request.start,
         "end": request.end,
@@ -60,5 +57,4 @@ def request_to_resume() -> RunRequest:
     except DataError:
         msg = f"{FILE} must hold the request of a run, got a damaged file; use 'astra run'"
         raise ConfigurationError(msg) from None
-    pairs = tuple(found.overrides.items())
-    return RunRequest(pairs, only=found.only, start=found.start, end=found.end)
+    return RunRequest(only=found.only, start=found.start, end=found.end)

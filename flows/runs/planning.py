@@ -7,6 +7,7 @@ the target for. ``astra trial`` measures instead, and knows tokens and memory to
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from flows.runs.requests import RunRequest
@@ -14,12 +15,12 @@ from flows.status import first_reasons
 from tasks.machine.console import quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.time_words import duration
-from tasks.params.overlay import laid_over
-from tasks.params.schema import Params, read_params
+from tasks.params.schema import PARAMS_FILE, Params
+from tasks.params.yaml_files import load_yaml
 from tasks.pipeline.durations import expected_seconds
 from tasks.pipeline.names import PROMOTION
 from tasks.pipeline.order import read_pipeline, render, stages
-from tasks.pipeline.reproduction import changes
+from tasks.pipeline.reproduction import NOT_MADE, changes
 from tasks.reporting.workload import cost_of_a_reply, replies_by_stage
 
 UP_TO_DATE, WOULD_RUN, MAY_RUN, DECIDES = "up to date", "would run", "may run", "decides"
@@ -104,14 +105,20 @@ class Plan:
         yield "nothing was run; 'astra trial' measures one batch"
 
 
-def show_plan(request: RunRequest, *, as_json: bool) -> None:
+def show_plan(request: RunRequest, text: str, params: Params, *, as_json: bool) -> None:
     """Prints what the run would do.
 
+    Args:
+        request: The request of the run.
+        text: The text that params.yaml would have.
+        params: The same parameters.
+        as_json: Whether to print one JSON object.
+
     Raises:
-        ConfigurationError: params.yaml cannot be read, or the folder is no DVC project.
+        ConfigurationError: The folder is no DVC project.
     """
     quiet_libraries()
-    plan = planned(request)
+    plan = planned(request, text, params)
     if as_json:
         say(json.dumps(plan.record(), indent=2))
         return
@@ -119,30 +126,70 @@ def show_plan(request: RunRequest, *, as_json: bool) -> None:
         say(line)
 
 
-def planned(request: RunRequest) -> Plan:
+def planned(request: RunRequest, text: str, params: Params) -> Plan:
     """The plan of the run, from DVC and the reports of the last run.
 
+    Args:
+        request: The request of the run.
+        text: The text that params.yaml would have.
+        params: The same parameters.
+
     Raises:
-        ConfigurationError: params.yaml cannot be read, or the folder is no DVC project.
+        ConfigurationError: The folder is no DVC project.
     """
-    with laid_over(request.values):
-        params = read_params()
-        set_environment(params)
-        reasons = _reasons(request, params)
-        steps = tuple(_steps(request, params, reasons))
+    set_environment(params)
+    reasons = _reasons(request, text, params)
+    steps = tuple(_steps(request, params, reasons))
     price = cost_of_a_reply()
     replies = sum(step.replies for step in steps)
     return Plan(steps, None if price is None else price * replies)
 
 
-def _reasons(request: RunRequest, params: Params) -> dict[str, list[str]]:
+def _reasons(request: RunRequest, text: str, params: Params) -> dict[str, list[str]]:
     """The reasons why stages would run; those that would not are left out."""
     found = {name: [*own] for name, own in changes().items()}
+    for name, keys in _changed_keys(text, params):
+        if found.get(name) == [NOT_MADE]:
+            continue
+        # DVC compared the file as it is.
+        others = [why for why in found.pop(name, ()) if not why.startswith(f"{PARAMS_FILE} ")]
+        if keys:
+            others.append(f"{PARAMS_FILE} {', '.join(keys)}")
+        if others:
+            found[name] = others
     for name in _stages_that_differ(params):
         found.setdefault(name, []).append("dvc.yaml follows params.yaml")
     if request.force:
         return {name: ["--force", *found.get(name, [])] for name in request.stages}
     return found
+
+
+def _changed_keys(text: str, params: Params) -> Iterator[tuple[str, list[str]]]:
+    """Each stage in dvc.lock, with the keys that it had other values of than this text."""
+    import yaml
+
+    record = load_yaml(text, subject=str(PARAMS_FILE), way_out="correct that line")
+    entries = yaml.safe_load(render(params=params))["stages"]
+    for name, own in _locked_params().items():
+        keys = entries.get(name, {}).get("params", ())
+        yield name, [key for key in keys if own.get(key) != _value_of(record, key)]
+
+
+def _locked_params(lock: Path = Path("dvc.lock")) -> dict[str, dict[str, Any]]:
+    """The values of params.yaml that each stage ran with, by stage."""
+    if not lock.is_file():
+        return {}
+    found = load_yaml(lock.read_text("utf-8"), subject=str(lock), way_out="see 'astra doctor'")
+    return {
+        name: entry.get("params", {}).get(str(PARAMS_FILE), {})
+        for name, entry in found["stages"].items()
+    }
+
+
+def _value_of(record: Any, key: str) -> Any:
+    for part in key.split("."):
+        record = record.get(part) if isinstance(record, dict) else None
+    return record
 
 
 def _stages_that_differ(params: Params) -> Iterator[str]:

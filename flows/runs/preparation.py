@@ -1,9 +1,7 @@
 """Preparation of a run: params.yaml is checked and dvc.yaml matches it."""
 
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from astra_core.errors import AstraError, ConfigurationError
 from astra_core.errors.exception_text import shown_text
@@ -13,7 +11,6 @@ from tasks.machine.console import quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.privacy import keep_private
 from tasks.params.checks import check_params
-from tasks.params.overlay import laid_over
 from tasks.params.schema import Params, read_params
 from tasks.params.verdicts import verdict_key
 from tasks.pipeline.failures import FOLDERS, check_writable
@@ -49,17 +46,14 @@ def usable_params() -> Params:
     return params
 
 
-def check_early(values: Mapping[str, Any]) -> None:
+def check_early() -> None:
     """Makes the check of ``usable_params`` while this process waits for something else.
 
     It loads torch, unless these parameters have passed before. An error is left to
     ``usable_params``, which makes the check again. Where more than the parameters decide, such as a
     plug-in or a file, the check is left to it altogether, so that nothing is done twice.
-
-    Args:
-        values: By dotted key, laid over params.yaml.
     """
-    with suppress(AstraError), laid_over(values):
+    with suppress(AstraError):
         params = read_params()
         if verdict_key(params) is not None:
             set_environment(params)

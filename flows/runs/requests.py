@@ -1,10 +1,9 @@
-"""The request of one run of the pipeline: its own values, its steps, and force.
+"""The request of one run of the pipeline: its steps, and force.
 
 The command line, a deployment's form and a sweep use the same request. Imports nothing heavy.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import excerpt, nearest
@@ -19,14 +18,12 @@ class RunRequest:
     """The request of one run of the pipeline.
 
     Attributes:
-        overrides: Dotted keys of params.yaml with plain values for this run alone.
         only: The one step to run.
         start: The first step; earlier ones are neither checked nor run.
         end: The last step; without ``promotion`` no decision is made.
         force: Whether stages that are up to date run too.
     """
 
-    overrides: tuple[tuple[str, Any], ...] = ()
     only: str | None = None
     start: str | None = None
     end: str | None = None
@@ -69,8 +66,3 @@ class RunRequest:
     def decides(self) -> bool:
         """Whether the run ends with the promotion decision."""
         return PROMOTION in self.steps
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """The overrides by key; the last one of a key counts."""
-        return dict(self.overrides)

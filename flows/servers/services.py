@@ -24,6 +24,7 @@ from flows.servers.processes import (
     start_process,
     stop_group,
 )
+from tasks.tracking.store import mlflow_server_command, project_root
 
 SERVICES = Path(".astra/services.json")
 LOGS = Path(".astra/logs")
@@ -121,7 +122,6 @@ def prefect_server(port: int, *, lasting: bool = True) -> Service:
 def mlflow_server(port: int, *, lasting: bool = True) -> Service:
     """MLflow's server and pages, started."""
     from flows.servers.mlflow_pages import APP_NAME, AUTH
-    from tasks.tracking.store import mlflow_server_command
 
     _require_free(port, "--mlflow-port")
     command, environment = mlflow_server_command(port)
@@ -204,10 +204,11 @@ def running() -> list[Service]:
 
 def remembered() -> list[Service]:
     """The services that were recorded, whether they run or not."""
-    if not SERVICES.is_file():
+    file = project_root() / SERVICES
+    if not file.is_file():
         return []
     try:
-        return [service for entry in read_json(SERVICES) if (service := _service(entry))]
+        return [service for entry in read_json(file) if (service := _service(entry))]
     except (OSError, ValueError, TypeError, RecursionError):
         return []
 

@@ -91,7 +91,7 @@ def _tell(found: "SweepResult", *, as_json: bool) -> None:
     say("")
     if best is not None:
         changes = shlex.join(word for text in best.setting for word in ("--set", text))
-        say(f"{'best':<13}{best.name}; adopt it with: astra run --save {changes}".rstrip())
+        say(f"{'best':<13}{best.name}; adopt it with: astra run {changes}".rstrip())
     if found.candidate is not None:
         version = f"{found.candidate.model_name} version {found.candidate.version}"
         say(f"{'candidate':<13}{version}; decide about it with: astra promote")

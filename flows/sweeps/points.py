@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.errors import ConfigurationError
-from astra_core.files import file_digest, folder_digest, record_digest, write_text
+from astra_core.files import file_digest, folder_digest, record_digest
 from flows.settings import planned_params
 from flows.sweeps.space import Setting
 from tasks.params.plugins import is_source
-from tasks.params.schema import PARAMS_FILE, Params
-from tasks.pipeline.order import PIPELINE_FILE, outside_inputs, render, stages
-from tasks.pipeline.workspace import copy_project, share_cache
+from tasks.params.schema import Params
+from tasks.pipeline.order import outside_inputs, stages
+from tasks.pipeline.workspace import fill_workspace
 
 SWEEPS = Path("sweeps")
 POINTS = SWEEPS / "points"
@@ -27,7 +27,6 @@ LAST = "evaluation"
 # Sections that do not affect the result: how a run is recorded, and how the gate decides.
 _OTHER = {"flow", "promotion", "registration", "tracking"}
 _CODE = ("astra_core", "plugins", "tasks")
-_REPLIES = Path(".astra/replies")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,6 @@ class Point:
         key: Digest of its parameters, code and inputs.
         params: All its parameters.
         text: The text of its params.yaml.
-        inputs: Files and folders that it reads beside the code.
         turns: Its stages, each with the lock that it shares with points of the same beginning.
     """
 
@@ -49,7 +47,6 @@ class Point:
     key: str
     params: Params
     text: str
-    inputs: tuple[Path, ...]
     turns: tuple[str, ...]
 
     @property
@@ -74,20 +71,11 @@ class Point:
 
     def make_workspace(self) -> None:
         """Creates its workspace, unless a killed try left a complete one."""
+        # Written last.
         if (self.folder / ".dvc" / "config.local").is_file():
             return
         shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
-        copy_project(Path(), self.folder, inputs=self.inputs)
-        write_text(self.text, self.folder / PARAMS_FILE, is_shared=True)
-        pipeline = render(params=self.params)
-        write_text(pipeline, self.folder / PIPELINE_FILE, is_shared=True)
-        # Replies of a remote target are shared, so that each is paid for once.
-        _REPLIES.mkdir(parents=True, exist_ok=True)
-        (self.folder / _REPLIES.parent).mkdir()
-        (self.folder / _REPLIES).symlink_to(_REPLIES.resolve(), target_is_directory=True)
-        # Written last: it marks the workspace as complete.
-        share_cache(Path(), self.folder)
+        fill_workspace(self.folder, self.text, self.params)
 
 
 def make_points(settings: Sequence[Setting], seeds: Sequence[int]) -> list[Point]:
@@ -127,7 +115,6 @@ def _point(setting: Setting, seed: int, *, code: str, is_one: bool) -> Point:
         key=record_digest([tracked, code, inputs]),
         params=params,
         text=text,
-        inputs=tuple(dict.fromkeys(Path(path) for own in inputs.values() for path in own)),
         turns=tuple(_turns(dump, code, inputs)),
     )
 

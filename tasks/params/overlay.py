@@ -1,9 +1,8 @@
-"""Values for one run, laid over params.yaml without changing the file.
+"""Values for a command that changes nothing, laid over those of params.yaml.
 
 A process passes them to the processes that it starts, in one environment variable. Code that reads
-params.yaml by ``tasks.params.schema.read_params`` sees them, and so does DVC in our own processes
-(``tasks.pipeline.overlaid_dvc``), so that ``dvc.lock`` records the values a stage ran with. A kill
-leaves nothing behind.
+params.yaml by ``tasks.params.schema.read_params`` sees them; DVC does not. A kill leaves nothing
+behind.
 """
 
 import copy
@@ -18,7 +17,7 @@ from astra_core.errors.excerpt import excerpt
 from tasks.machine.variables import variable_set
 
 VARIABLE = "ASTRA_OVERRIDES"
-"""The environment variable; ``laid_over`` sets it for the duration of a run."""
+"""The environment variable; ``laid_over`` sets it for the duration of a command."""
 
 
 def overrides() -> dict[str, Any]:
@@ -37,7 +36,7 @@ def overrides() -> dict[str, Any]:
     if not isinstance(found, dict):
         msg = (
             f"{VARIABLE} must be a JSON object of keys and values, got {excerpt(written)}; "
-            "unset it: 'astra run --set' sets it for one run"
+            "unset it: 'astra check --set' sets it for itself"
         )
         raise ConfigurationError(msg)
     return found

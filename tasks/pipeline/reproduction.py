@@ -25,7 +25,6 @@ from tasks.machine.privacy import keep_private
 from tasks.machine.telling import tell_crash
 from tasks.pipeline import failures
 from tasks.pipeline.dvc_files import set_aside_cut
-from tasks.pipeline.overlaid_dvc import show_overrides
 from tasks.pipeline.working_copy import prepare_dvc
 
 # Seconds between two checks whether another run still holds the stage.
@@ -236,7 +235,7 @@ class _Log(logging.FileHandler):
 
 
 def _hush_dvc(log: Path | None = None) -> _Memory:
-    """Sends DVC's messages to ``log``, or nowhere if there is none, and applies the overrides."""
+    """Sends DVC's messages to ``log``, or nowhere if there is none."""
     import dvc.logger
     import dvc.progress  # noqa: F401 - its logger decides on progress bars
 
@@ -250,7 +249,6 @@ def _hush_dvc(log: Path | None = None) -> _Memory:
         logger.handlers = list(handlers)
         logger.propagate = False
     logging.getLogger("dvc.progress").setLevel(logging.CRITICAL)
-    show_overrides()
     return memory
 
 

@@ -1,4 +1,4 @@
-"""Workspaces: copies of the project's code and parameters in which stages run.
+"""Workspaces: copies of the project's code in which stages run with parameters of their own.
 
 A workspace is the project as a source archive gives it, with no git of its own. It shares the DVC
 cache of the project it was copied from, so that a stage that ran in one is restored in another.
@@ -9,7 +9,10 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from astra_core.errors import ConfigurationError
 from astra_core.files import write_text
+from tasks.params.schema import PARAMS_FILE, Params
+from tasks.pipeline.order import PIPELINE_FILE, outside_inputs, render, stages
 
 FOLDERS = ("astra_core", "flows", "params", "plugins", "tasks")
 COPIED = (
@@ -20,6 +23,8 @@ COPIED = (
 )
 """What stages need of the project, beside files named in params.yaml; some may be missing."""
 _BULKY = 2**20  # bytes; larger files of params.yaml are linked, where the disk can
+_PAID = (Path(".astra/replies"), Path(".astra/draws"))
+"""What services answered: shared, so that nothing is paid for twice."""
 _SHARED = """\
 # A workspace of astra: no git holds it, and its outputs are kept with the project's.
 [core]
@@ -27,6 +32,47 @@ _SHARED = """\
 [cache]
     dir = {cache}
 """
+
+
+def fill_workspace(folder: Path, text: str, params: Params) -> None:
+    """Gives a folder the project's code and inputs of today; what stages made there stays.
+
+    Args:
+        folder: Inside of the project, which is the working folder.
+        text: The text of its params.yaml.
+        params: The same parameters.
+
+    Raises:
+        ConfigurationError: They name a file by a path that leads out of the project.
+    """
+    named = (path for stage in stages().values() for path in outside_inputs(stage, params))
+    inputs = tuple(dict.fromkeys(named))
+    for path in inputs:
+        if ".." in path.parts:
+            msg = (
+                f"a run in a workspace must find its files by absolute paths or in the project, "
+                f"got {path}; write where it lies into params.yaml"
+            )
+            raise ConfigurationError(msg)
+    for path in (*map(Path, FOLDERS), *(path for path in inputs if not path.is_absolute())):
+        _remove(folder / path)
+    folder.mkdir(parents=True, exist_ok=True)
+    copy_project(Path(), folder, inputs=inputs)
+    write_text(text, folder / PARAMS_FILE, is_shared=True)
+    write_text(render(params=params), folder / PIPELINE_FILE, is_shared=True)
+    for path in _PAID:
+        path.mkdir(parents=True, exist_ok=True)
+        (folder / path).parent.mkdir(exist_ok=True)
+        if not (folder / path).is_symlink():
+            (folder / path).symlink_to(path.resolve(), target_is_directory=True)
+    share_cache(Path(), folder)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def copy_project(root: Path, folder: Path, *, inputs: Iterable[Path] = ()) -> None:

@@ -7,7 +7,7 @@ from astra_core.errors.excerpt import excerpt
 from tasks.promotion.decision import DECISIONS
 from tasks.tracking.registry.registered import has_version
 from tasks.tracking.registry.versions import CANDIDATE, set_alias
-from tasks.tracking.store import alone_with, connect, store_errors
+from tasks.tracking.store import alone_with, connect, project_root, store_errors
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -27,7 +27,7 @@ def make_candidate(model_name: str, version: str, *, client: "MlflowClient | Non
     """
     with store_errors():
         client = client or connect()
-        with alone_with(DECISIONS):
+        with alone_with(project_root() / DECISIONS):
             if not version.isdigit() or not has_version(client, model_name, version):
                 msg = (
                     f"--version must be the number of a version of '{model_name}', got "

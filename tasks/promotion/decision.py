@@ -24,7 +24,7 @@ from tasks.tracking.registry.versions import (
     aliases_of,
     set_alias,
 )
-from tasks.tracking.store import alone_with, connect, store_errors
+from tasks.tracking.store import alone_with, connect, project_root, store_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,7 +118,7 @@ def promote_attacker(
     """
     with store_errors():
         client = client or connect()
-        with alone_with(DECISIONS):
+        with alone_with(project_root() / DECISIONS):
             evaluate = evaluate or _evaluate_with(params)
             draw = draw or draw_with(client, params)
             return _promote(client, params, evaluate=evaluate, draw=draw)
@@ -135,7 +135,7 @@ def rollback(model_name: str, *, client: "MlflowClient | None" = None) -> Rollba
     """
     with store_errors():
         client = client or connect()
-        with alone_with(DECISIONS):
+        with alone_with(project_root() / DECISIONS):
             return _roll_back(client, model_name)
 
 

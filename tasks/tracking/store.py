@@ -46,13 +46,13 @@ _SETTINGS = {
 
 
 def project_root(folder: Path | None = None) -> Path:
-    """The project's own folder, also from a copy that ``dvc exp run`` or a sweep works in."""
+    """The project's own folder, also from a copy that ``dvc exp run`` or a flow works in."""
     folder = (folder or Path.cwd()).absolute()
     parts = folder.parts
     for place in range(len(parts) - 2):
         if parts[place : place + 3] == (".dvc", "tmp", "exps"):
             return Path(*parts[:place])
-        if parts[place : place + 2] == ("sweeps", "points"):
+        if parts[place : place + 2] in {("sweeps", "points"), (".astra", "workspaces")}:
             return Path(*parts[:place])
     return folder
 

@@ -42,7 +42,7 @@ def attacked(tmp_path_factory):
     chat_model(3).save(folder / ATTACKER)
     chat_model(5).save(folder / TARGET)
     own = [word for value in SET for word in ("--set", value)]
-    done = run_in(folder, "-m", "flows.cli", "run", "--preset", "local_chat", "--save", *own)
+    done = run_in(folder, "-m", "flows.cli", "run", "--preset", "local_chat", *own)
     return folder, done.stdout
 
 

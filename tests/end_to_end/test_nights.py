@@ -6,6 +6,8 @@ import pytest
 from project import run_in, set_params
 from shared import finished_project
 
+from flows.runs.workspaces import WORKSPACES
+
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(1800)]
 
 # As the deployment calls it, and what its page would say.
@@ -43,8 +45,9 @@ def test_the_second_night_begins_from_the_champion_of_the_first(nights):
     folder, said, client = nights
     first, second = (client.get_model_version("attacker", number) for number in ("1", "2"))
     run = client.get_run(second.run_id)
-    report = json.loads((folder / "reports/training.json").read_text())
-    manifest = json.loads((folder / "models/base/manifest.json").read_text())
+    own = folder / WORKSPACES / "flow"
+    report = json.loads((own / "reports/training.json").read_text())
+    manifest = json.loads((own / "models/base/manifest.json").read_text())
 
     assert "warm start   from attacker version 1" in said
     assert not [name for name in first.tags if name.startswith("astra.parent")]

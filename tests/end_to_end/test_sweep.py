@@ -44,7 +44,7 @@ def test_a_sweep_shares_stages_survives_a_kill_and_offers_the_best(tmp_path_fact
     assert log.count("restored from DVC's cache") in {6, 12}
     assert "attack success" not in log
     assert "candidate    attacker version 1" in words
-    assert "adopt it with: astra run --save --set training.training_steps=" in words
+    assert "adopt it with: astra run --set training.training_steps=" in words
     assert before == {name: (folder / name).read_bytes() for name in before}
     assert [] == [path for path in (folder / "sweeps/points").iterdir() if path.is_dir()]
     (record,) = [json.loads(path.read_text()) for path in folder.glob("sweeps/*/sweep.json")]

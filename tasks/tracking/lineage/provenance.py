@@ -1,15 +1,12 @@
 """Where a result came from: commit, package versions, DVC's digests; nothing here raises."""
 
 import getpass
-import json
 import os
 import subprocess
 import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-
-from tasks.params.overlay import overrides
 
 UNKNOWN = "unknown"
 _PACKAGES = (
@@ -54,9 +51,6 @@ def provenance(folder: Path = Path()) -> dict[str, str]:
     for name in _DVC_VARIABLES:
         if value := os.environ.get(name):
             tags[name.lower().replace("_", ".", 1)] = value
-    if values := overrides():
-        # Values for this run alone, which the commit's params.yaml does not have.
-        tags["params.overrides"] = json.dumps(values)
     return tags
 
 

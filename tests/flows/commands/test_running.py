@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli import run_command
-from flows.commands.running import steps_that_begin_with
+from flows.commands.running import BEFORE, steps_that_begin_with
 from flows.runs.last_request import note_request
 from flows.runs.requests import RunRequest
 from tasks.params.schema import read_params
@@ -21,25 +21,25 @@ def project(restored, tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_set_is_for_the_run_and_save_writes_it(project, capfd):
+def test_set_writes_params_yaml_and_says_how_to_undo_it(project, capfd):
     before = Path("params.yaml").read_bytes()
     some = ("run", "--only", "training", "--set", "seed=5")
-    assert 2 == run_command(some)
-    told = capfd.readouterr()
+    for lines in (["params.yaml    seed: 0 -> 5", f"undo           cp {BEFORE} params.yaml"], []):
+        assert 2 == run_command(some)
+        told = capfd.readouterr()
 
-    assert "this run       seed: 0 -> 5" in told.out
-    assert "error: a Prefect server must answer" in told.err
-    assert before == Path("params.yaml").read_bytes()
-    assert 2 == run_command([*some, "--save"])
-    assert "params.yaml    seed: 0 -> 5" in capfd.readouterr().out
-    assert 5 == read_params().seed
+        assert lines == told.out.splitlines()[2:]
+        assert "error: a Prefect server must answer" in told.err
+        assert 5 == read_params().seed
+        # With nothing to change the second time, what came before is still there.
+        assert before == BEFORE.read_bytes()
 
 
-def test_a_run_that_did_not_end_is_resumed_with_what_it_had(project, capfd):
-    note_request(RunRequest((("seed", 5),), only="training"))
+def test_a_run_that_did_not_end_is_resumed(project, capfd):
+    note_request(RunRequest(only="training"))
 
     assert 2 == run_command(["resume"])
-    assert "this run       seed: 5" in capfd.readouterr().out
+    assert "error: a Prefect server must answer" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

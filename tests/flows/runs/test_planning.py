@@ -7,6 +7,7 @@ import pytest
 from flows.cli import run_command
 from flows.runs.planning import planned
 from flows.runs.requests import RunRequest
+from flows.settings import planned_params
 from tasks.pipeline.durations import note_duration
 from tasks.pipeline.names import STAGE_NAMES
 
@@ -24,8 +25,34 @@ def project(restored, dvc_project):
     return dvc_project
 
 
+def plan_of(*assignments, **limits):
+    return planned(RunRequest(**limits), *planned_params(assignments))
+
+
+LOCK = """\
+schema: '2.0'
+stages:
+  prompts:
+    cmd: sh tasks/stage.sh prompts
+    params:
+      params.yaml:
+        data_seed: {seed}
+        prompts: {{}}
+"""
+
+
+def test_a_stage_would_run_for_the_values_that_its_last_run_did_not_have(project):
+    Path("dvc.lock").write_text(LOCK.format(seed=7), "utf-8")
+    Path("data/prompts").mkdir(parents=True)
+    reasons = [plan_of(*values).steps[0].reasons for values in ((), ("data_seed=7",))]
+
+    assert ["params.yaml data_seed, prompts", "params.yaml prompts"] == [
+        next(why for why in own if why.startswith("params.yaml")) for own in reasons
+    ]
+
+
 def test_before_the_first_run_everything_would_run_and_no_time_is_known(project):
-    plan = planned(RunRequest())
+    plan = plan_of()
 
     assert [*STAGE_NAMES, "promotion"] == [step.name for step in plan.steps]
     assert {"would run"} == {step.state for step in plan.steps[:-1]}
@@ -37,9 +64,9 @@ def test_before_the_first_run_everything_would_run_and_no_time_is_known(project)
 @pytest.mark.real
 def test_times_follow_the_work_and_limits_choose(project, capsys):
     for name in STAGE_NAMES:
-        note_duration(name, 10.0, amount=_replies(planned(RunRequest()), name))
-    plan = planned(RunRequest(start="rollouts", end="training"))
-    double = planned(RunRequest((("rollouts.num_prompts", 128),), start="rollouts", end="training"))
+        note_duration(name, 10.0, amount=_replies(plan_of(), name))
+    plan = plan_of(start="rollouts", end="training")
+    double = plan_of("rollouts.num_prompts=128", start="rollouts", end="training")
 
     assert ["rollouts", "training"] == [step.name for step in plan.steps]
     assert 20.0 == plan.seconds

@@ -44,7 +44,3 @@ def test_limits_choose_steps_in_their_order(limits, steps):
 def test_what_leaves_nothing_to_run_is_refused(limits, message):
     with pytest.raises(ConfigurationError, match=message):
         RunRequest(**limits)
-
-
-def test_the_last_value_of_a_key_counts():
-    assert {"seed": 2} == RunRequest((("seed", 1), ("seed", 2))).values

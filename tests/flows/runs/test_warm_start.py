@@ -5,9 +5,8 @@ import pytest
 from registry_project import enter_project
 
 from astra_core.errors import ConfigurationError
-from flows.runs.requests import RunRequest
-from flows.runs.warm_start import begin_from
-from tasks.params.overlay import laid_over
+from flows.runs.warm_start import warm_start
+from flows.settings import planned_params
 from tasks.params.schema import read_params
 from tasks.tracking.store import connect
 
@@ -33,31 +32,24 @@ def registry(project):
     return client
 
 
-ASKED = RunRequest((("training.lr", 0.1),), end="training")
-
-
 @pytest.mark.parametrize(("wanted", "number"), [("champion", "2"), (1, "1"), ("1", "1")])
-def test_the_run_takes_the_attacker_from_the_version(registry, capsys, wanted, number):
-    text = Path("params.yaml").read_bytes()
-    request = begin_from(wanted, ASKED)
-    with laid_over(request.values):
-        params = read_params()
+def test_the_attacker_is_taken_from_the_version(registry, wanted, number):
+    assignments, line = warm_start(wanted, read_params())
+    _, params = planned_params(assignments)
 
     assert ("version", number) == (params.models.attacker.source, params.models.attacker.version)
-    assert (0.1, "training") == (params.training.lr, request.end)
-    assert text == Path("params.yaml").read_bytes()
-    assert [f"warm start   from attacker version {number}"] == capsys.readouterr().out.splitlines()
+    assert f"warm start   from attacker version {number}" == line
 
 
-def test_before_the_first_champion_a_run_begins_as_params_yaml_says(project, capsys):
-    assert ASKED == begin_from("champion", ASKED)
+def test_before_the_first_champion_a_run_begins_as_params_yaml_says(project):
     told = "warm start   there is no champion yet: begins from models.attacker, builtin"
-    assert [told] == capsys.readouterr().out.splitlines()
+
+    assert ([], told) == warm_start("champion", read_params())
 
 
 @pytest.mark.parametrize("wanted", ["3", "previous", "no such", ""])
 def test_another_version_must_be_there(registry, wanted):
     with pytest.raises(ConfigurationError, match="must name a version of 'attacker' or an") as told:
-        begin_from(wanted, ASKED)
+        warm_start(wanted, read_params())
 
     assert 1 == len(str(told.value).splitlines())

@@ -9,8 +9,7 @@ from each_row import each_row
 from astra_core.errors import ConfigurationError
 from tasks.params import checks
 from tasks.params.checks import check_params
-from tasks.params.overlay import laid_over
-from tasks.params.schema import read_params
+from tasks.params.schema import Params, read_record
 from tasks.params.verdicts import FILE, _code_digest, is_known, remember, verdict_key
 
 ROOT = Path(__file__).parents[3]
@@ -23,8 +22,14 @@ def _project(tmp_path, monkeypatch):
 
 
 def params_with(**changes):
-    with laid_over(changes):
-        return read_params()
+    record = read_record()
+    for key, value in changes.items():
+        *sections, last = key.split(".")
+        owner = record
+        for section in sections:
+            owner = owner[section]
+        owner[last] = value
+    return Params.read(record, where="")
 
 
 def test_what_passed_is_not_checked_again(monkeypatch):

@@ -48,6 +48,7 @@ def no_store(tmp_path, monkeypatch):
         ("/srv/project", "/srv/project"),
         ("/srv/project/.dvc/tmp/exps/a1", "/srv/project"),
         ("/srv/project/.dvc/tmp/exps", "/srv/project"),
+        ("/srv/project/.astra/workspaces/nightly-training", "/srv/project"),
         ("/srv/project/.dvc/tmp", "/srv/project/.dvc/tmp"),
         ("/", "/"),
     ],
