@@ -88,6 +88,7 @@ ACTS = {
     "check",
     "deploy",
     "export",
+    "import",
     "init",
     "plots",
     "promote",
