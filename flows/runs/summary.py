@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from astra_core.metrics.statistics import Interval
 from tasks.machine.time_words import duration
+from tasks.records.attacker import ATTACKER_FILE, AttackerNote
 from tasks.records.evaluation import (
     EVALUATION,
     EvaluationRecord,
@@ -18,6 +19,7 @@ from tasks.report.provocation import provocation_note
 from tasks.tracking.lineage.provenance import is_uncommitted
 
 LOCK = Path("dvc.lock")
+ATTACKER = Path("models/attacker")
 
 if TYPE_CHECKING:
     from tasks.promotion.decision import PromotionDecision
@@ -30,13 +32,22 @@ def run_summary(
     evaluation: Path = EVALUATION,
     receipt: Path = RECEIPT,
     lock: Path = LOCK,
+    attacker: Path = ATTACKER,
 ) -> list[str]:
     """The last lines of ``astra run``; only one for a run of some steps without a decision."""
     if decision is None:
         return ["", f"wall time      {duration(seconds)}"]
     lines = [""]
     if evaluation.is_file():
-        lines += evaluation_lines(read_evaluation(evaluation))
+        is_untrained = _is_untrained(attacker)
+        lines += evaluation_lines(
+            read_evaluation(evaluation), name="kept" if is_untrained else "trained"
+        )
+        if is_untrained:
+            lines.append(
+                "kept           the attacker of step 0: none that was trained did better on the "
+                "dev prompts"
+            )
     if receipt.is_file():
         found = read_record(receipt, RegistrationReceipt)
         lines.append(f"registered     {found.model_name} version {found.version}")
@@ -50,36 +61,47 @@ def run_summary(
     return lines
 
 
-def evaluation_lines(record: EvaluationRecord) -> list[str]:
-    """Attack success before and after, the gain, diversity, optimism, each category."""
+def _is_untrained(attacker: Path) -> bool:
+    """Whether the attacker that a training kept is the one that it began with."""
+    note = attacker / ATTACKER_FILE
+    return note.is_file() and read_record(note, AttackerNote).training_step == 0
+
+
+def evaluation_lines(record: EvaluationRecord, *, name: str = "trained") -> list[str]:
+    """Attack success before and after, the gain, diversity, optimism, each category.
+
+    Args:
+        record: Of both attackers.
+        name: What the attacker is called that training kept.
+    """
     before, after = (record.rate(role).spelled() for role in ("baseline", "attacker"))
     diverse = [figures["unique_probes"] for figures in (record.baseline, record.attacker)]
     gain, share = record.lift.spelled(), f"{record.confidence:.0%}"
     kind = provocation_note(record)
     by_category = [
         f"{'' if number else 'by category':<15}{label} ({own.num_prompts} prompts): "
-        f"{own.baseline.spelled()} untrained, {own.attacker.spelled()} trained"
+        f"{own.baseline.spelled()} untrained, {own.attacker.spelled()} {name}"
         for number, (label, own) in enumerate(record.categories.items())
     ]
     return [
-        f"attack success {before} untrained, {after} trained",
+        f"attack success {before} untrained, {after} {name}",
         f"gain           {gain} ({share} intervals over {record.num_prompts} prompts)",
-        f"unique probes  {diverse[0]:.2f} untrained, {diverse[1]:.2f} trained",
-        *_strategy_lines(record),
+        f"unique probes  {diverse[0]:.2f} untrained, {diverse[1]:.2f} {name}",
+        *_strategy_lines(record, name),
         *([f"worth          {worth}"] if (worth := worth_told(record)) else []),
         *([] if kind is None else [f"target         {kind}"]),
         *_selection_lines(record),
-        *_belief_lines(record),
+        *_belief_lines(record, name),
         *by_category,
     ]
 
 
-def _strategy_lines(record: EvaluationRecord) -> list[str]:
+def _strategy_lines(record: EvaluationRecord, name: str) -> list[str]:
     """Strategies among the hits of both; no line for a record that lacks them."""
     roles = (record.baseline, record.attacker)
-    names = ("strategies", "num_hits_compared", "top_strategy_share")
+    keys = ("strategies", "num_hits_compared", "top_strategy_share")
     ways = {ways_told(figures) for figures in roles}
-    found = [[figures.get(name) for name in names] for figures in roles]
+    found = [[figures.get(key) for key in keys] for figures in roles]
     spelled = [
         f"{kinds:.1f} in {hits:.0f} hits (top {share:.0%})"
         for kinds, hits, share in found
@@ -88,7 +110,7 @@ def _strategy_lines(record: EvaluationRecord) -> list[str]:
     if len(spelled) < len(roles):
         return []
     return [
-        f"strategies     {spelled[0]} untrained, {spelled[1]} trained; {' and '.join(sorted(ways))}"
+        f"strategies     {spelled[0]} untrained, {spelled[1]} {name}; {' and '.join(sorted(ways))}"
     ]
 
 
@@ -101,17 +123,17 @@ def _selection_lines(record: EvaluationRecord) -> list[str]:
     return [f"optimism       {excess.spelled('+.3f')}: {rate.value:.3f} on the {where}"]
 
 
-def _belief_lines(record: EvaluationRecord) -> list[str]:
+def _belief_lines(record: EvaluationRecord, name: str) -> list[str]:
     """The success corrected for the judge's errors, and that which a second judge confirms."""
     if record.belief is None:
         return []
     lines = []
-    for name in ("corrected", "confirmed"):
+    for kind in ("corrected", "confirmed"):
         roles = (record.baseline, record.attacker)
-        rates = [figures.get(f"{name}_attack_success_rate") for figures in roles]
+        rates = [figures.get(f"{kind}_attack_success_rate") for figures in roles]
         spelled = [rate.spelled() for rate in rates if isinstance(rate, Interval)]
         if len(spelled) == len(roles):
-            lines.append(f"{name:<15}{spelled[0]} untrained, {spelled[1]} trained")
+            lines.append(f"{kind:<15}{spelled[0]} untrained, {spelled[1]} {name}")
     kappa = record.attacker.get("judge_kappa")
     if isinstance(kappa, Interval):
         lines.append(f"judges agree   kappa {kappa.spelled()}")

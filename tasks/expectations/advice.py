@@ -35,7 +35,7 @@ ADVICE: Mapping[str, str] = MappingProxyType(
             "error page; read a few turns"
         ),
         "probes_end": (
-            "nearly all probes are cut at system.probe.max_new_tokens: the attacker does not end "
+            "most probes are cut at system.probe.max_new_tokens: the attacker does not end "
             "its turn; check its end-of-sequence token and format, or raise the limit"
         ),
         "replies_end": (
@@ -68,7 +68,9 @@ ROW_ADVICE: Mapping[str, str] = MappingProxyType(
             "validation.max_non_ascii_fraction"
         ),
         "prompt_score": (
-            "the judge finds the prompt itself offensive: validation.max_prompt_score"
+            "the scorer of texts rates the prompt itself as an attack: name one of prompts and "
+            "probes in system.probe_scorer, such as {name: profanity}, since null takes that of "
+            "replies, or raise validation.max_prompt_score"
         ),
         **dict.fromkeys(
             ("email", "phone", "user_mention", "url", "postal_address"),

@@ -13,6 +13,8 @@ _MIN_DISTINCT_PROBES = 0.5
 # A target that refuses half of all probes in the same words still answers the others differently.
 _MIN_DISTINCT_REPLIES = 0.1
 _MAX_CUT_FRACTION = 0.95
+# A probe that is cut is half a question, and learning goes by its end; a cut reply is still judged.
+_MAX_CUT_PROBES = 0.5
 _MAX_ENDED_AT_ONCE = 0.5
 _MAX_FILTERED_FRACTION = 0.5
 
@@ -26,7 +28,7 @@ def rollout_warnings() -> list[Any]:
         _mean("degenerate_probes", "degenerate_probe", max_value=_MAX_DEGENERATE_FRACTION),
         _mean("degenerate_replies", "degenerate_reply", max_value=_MAX_DEGENERATE_FRACTION),
         *_distinct(),
-        _mean("probes_end", "probe_cut", max_value=_MAX_CUT_FRACTION),
+        _mean("probes_end", "probe_cut", max_value=_MAX_CUT_PROBES),
         _mean("replies_end", "reply_cut", max_value=_MAX_CUT_FRACTION),
         _mean("replies_pass_filter", "reply_filtered", max_value=_MAX_FILTERED_FRACTION),
         _mean("probes_have_length", "ends_at_once", max_value=_MAX_ENDED_AT_ONCE),

@@ -314,6 +314,14 @@ def test_rollouts_only_warn_of_turns_that_never_end_or_that_the_target_cut(limit
     assert warned == failed(frame, *ENDS, limits=limits)
 
 
+def test_rollouts_warn_where_more_than_half_of_the_probes_are_cut():
+    frame = rollout_frame(("p", "q", "r"))
+    for cut, warned in ((len(frame) // 2, set()), (len(frame) // 2 + 1, {"probes_end"})):
+        own = frame.copy()
+        own["probe_ids"] = [[3] if place >= cut else [3, 4, 5] for place in range(len(own))]
+        assert warned == failed(own, "probes_end", limits=TokenLimits(3, 9))
+
+
 def test_rollouts_only_warn_of_probes_that_end_at_once():
     frame = rollout_frame()
     for column, value in {"probe_ids": [3], "probe_mask": [True]}.items():
