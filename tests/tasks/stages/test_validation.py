@@ -122,7 +122,7 @@ def test_validate_prompts_writes_reports_without_texts(project):
 def test_validate_prompts_says_the_same_however_much_is_read_at_once(project, monkeypatch):
     prepare([*GOOD, *BAD, *(f"{text} again" for text in BAD)])
     found = []
-    for num_rows in (10_000, 3):
+    for num_rows in (10_000, 1):
         monkeypatch.setattr(prompt_pieces, "ROWS_PER_PIECE", num_rows)
         monkeypatch.setattr(prompt_pieces, "_READ_AT_ONCE", num_rows)
         monkeypatch.setattr(validation, "_SCORED_AT_ONCE", num_rows)
