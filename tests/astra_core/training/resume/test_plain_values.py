@@ -3,7 +3,7 @@ import math
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_core.errors import CheckpointError
@@ -20,7 +20,6 @@ PLAIN = st.recursive(
 
 
 @pytest.mark.real
-@settings(deadline=None)
 @given(PLAIN)
 def test_what_goes_through_json_comes_back(value):
     text = json.dumps(as_json(value, subject="it"), allow_nan=False)
