@@ -147,8 +147,11 @@ def planned(request: RunRequest, text: str, params: Params) -> Plan:
 
 def _reasons(request: RunRequest, text: str, params: Params) -> dict[str, list[str]]:
     """The reasons why stages would run; those that would not are left out."""
+    import yaml
+
     found = {name: [*own] for name, own in changes().items()}
-    for name, keys in _changed_keys(text, params):
+    wanted = yaml.safe_load(render(params=params))["stages"]
+    for name, keys in _changed_keys(text, wanted):
         if found.get(name) == [NOT_MADE]:
             continue
         # DVC compared the file as it is.
@@ -157,21 +160,18 @@ def _reasons(request: RunRequest, text: str, params: Params) -> dict[str, list[s
             others.append(f"{PARAMS_FILE} {', '.join(keys)}")
         if others:
             found[name] = others
-    for name in _stages_that_differ(params):
+    for name in _stages_that_differ(wanted):
         found.setdefault(name, []).append("dvc.yaml follows params.yaml")
     if request.force:
         return {name: ["--force", *found.get(name, [])] for name in request.stages}
     return found
 
 
-def _changed_keys(text: str, params: Params) -> Iterator[tuple[str, list[str]]]:
+def _changed_keys(text: str, wanted: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """Each stage in dvc.lock, with the keys that it had other values of than this text."""
-    import yaml
-
     record = load_yaml(text, subject=str(PARAMS_FILE), way_out="correct that line")
-    entries = yaml.safe_load(render(params=params))["stages"]
     for name, own in _locked_params().items():
-        keys = entries.get(name, {}).get("params", ())
+        keys = wanted.get(name, {}).get("params", ())
         yield name, [key for key in keys if own.get(key) != _value_of(record, key)]
 
 
@@ -192,11 +192,10 @@ def _value_of(record: Any, key: str) -> Any:
     return record
 
 
-def _stages_that_differ(params: Params) -> Iterator[str]:
-    """Stages whose entry in dvc.yaml does not match these parameters."""
+def _stages_that_differ(wanted: dict[str, Any]) -> Iterator[str]:
+    """Stages whose entry in dvc.yaml is another one than the wanted."""
     import yaml
 
-    wanted = yaml.safe_load(render(params=params))["stages"]
     try:
         written = yaml.safe_load(read_pipeline())["stages"]
     except (yaml.YAMLError, LookupError, TypeError):

@@ -1,4 +1,4 @@
-"""A part of one's own is found by ``astra`` and by the stages, whoever starts them."""
+"""A user's own class is found by ``astra`` and by the stages of ``dvc repro`` alike."""
 
 import json
 import subprocess
