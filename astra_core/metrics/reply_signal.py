@@ -48,12 +48,15 @@ def missing_signal(graphs: Sequence[Graph], *, threshold: float) -> str:
         threshold: A score at or above it is a success.
     """
     scores = [node.score for graph in graphs for node in graph.nodes() if node.is_judged]
-    if not scores or max(scores) < threshold:
-        return (
-            f"none of {len(scores)} turns with a success; name another judge in system.scorer, "
-            "lower evaluation.threshold, or begin with prompts closer to the goal"
-        )
     signal = reply_signal(graphs)
+    # A graded judge gives a slope to climb before the first success.
+    has_slope = signal is not None and signal >= FAINT
+    if not scores or (max(scores) < threshold and not has_slope):
+        return (
+            f"none of {len(scores)} turns with a success, nor scores that the probes explain; name "
+            "another judge in system.scorer, lower evaluation.threshold, or begin with prompts "
+            "closer to the goal"
+        )
     if min(scores) == max(scores):
         return f"the same score for all {len(scores)} turns; name a stricter judge in system.scorer"
     if signal is not None and signal < _NONE:

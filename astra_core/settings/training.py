@@ -199,8 +199,8 @@ class TrainingConfiguration(Section):
     )
     require_signal: bool = Field(
         default=False,
-        description="No training where the first rollouts have no success, or siblings that differ "
-        "by chance alone.",
+        description="No training where the first rollouts have neither success nor slope, or "
+        "siblings that differ by chance alone.",
     )
     dump_steps: tuple[Count, ...] = Field(
         default=(), description="Optimiser steps whose tensors are saved beside checkpoints."

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BAND_ERROR = 0.025
 """One-sided error of the test for more invented words, as in a 95 % interval."""
-_PERPLEXITY = "probe_perplexity"
+_PERPLEXITY, _KL = "probe_perplexity", "kl_nats"
 _DULL = (
     "the attacker repeats itself, strengthen novelty and diversity in the reward or the KL penalty"
 )
@@ -53,7 +53,7 @@ def _broken(
         ("distinct_2_rarefied", rules.min_distinct_2_ratio, mul, ge, _DULL),
         ("top_strategy_share", rules.max_top_strategy_share, max, le, _DULL),
         (_PERPLEXITY, rules.max_perplexity_ratio, mul, le, _BROKEN),
-        ("kl_nats", rules.max_kl_nats, add, le, _FAR),
+        (_KL, rules.max_kl_nats, add, le, _FAR),
     ]
     for name, rule, bound_of, keeps, way_out in bands:
         if rule is None or _is_unknown(name, own):
@@ -71,10 +71,14 @@ def _broken(
 
 def unmeasured_bands(report: Mapping[str, Any], rules: PromotionConfiguration) -> tuple[str, ...]:
     """A sentence for each rule that is neither kept nor broken, as its figure is not known."""
-    if rules.max_perplexity_ratio is None or not _is_unknown(_PERPLEXITY, report["attacker"]):
-        return ()
-    return (
-        f"{_PERPLEXITY} was not measured: neither target nor reference gives log-probabilities",
+    needs = {
+        _PERPLEXITY: (rules.max_perplexity_ratio, "neither target nor reference gives"),
+        _KL: (rules.max_kl_nats, "the reference gives no"),
+    }
+    return tuple(
+        f"{name} was not measured: {why} log-probabilities"
+        for name, (rule, why) in needs.items()
+        if rule is not None and _is_unknown(name, report["attacker"])
     )
 
 
@@ -82,7 +86,7 @@ def _is_unknown(name: str, own: Mapping[str, Any]) -> bool:
     if name == "top_strategy_share":
         # Without a hit there is no strategy, nor any gain.
         return not own.get("num_hits")
-    return name == _PERPLEXITY and own.get(name) is None
+    return name in {_PERPLEXITY, _KL} and own.get(name) is None
 
 
 def _before(name: str, untrained: Mapping[str, Any]) -> float:

@@ -1,9 +1,11 @@
 """Figures on an experience, for the log."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from astra_core.extensions import promises
+from astra_core.metrics.attack import mean_kl_nats
 from astra_core.metrics.reply_signal import reply_signal
 from astra_core.rollout import Graph
 
@@ -20,18 +22,21 @@ def experience_figures(graphs: Sequence[Graph], num_steps: int) -> dict[str, flo
     nodes = [node for graph in graphs for node in graph.nodes()]
     alive = [node for node in nodes if node.is_judged]
     count = max(len(alive), 1)
-    signal = reply_signal(graphs)
+    known = {"kl_nats": mean_kl_nats(alive), "reply_signal": reply_signal(graphs)}
     return {
         "rollout/reward": sum(node.reward for node in alive) / count,
         "rollout/score": sum(node.score for node in alive) / count,
         "rollout/probe_score": sum(node.probe_score for node in alive) / count,
         "rollout/novelty": sum(node.novelty for node in alive) / count,
         "rollout/target_nll": sum(node.target_nll for node in alive) / count,
-        "rollout/kl_nats": sum(node.kl_nats for node in alive) / count,
         "rollout/probe_tokens": sum(len(node.probe_ids) for node in alive) / count,
         "rollout/num_nodes": float(len(nodes)),
         "rollout/num_failed": float(sum(node.has_failed for node in nodes)),
         "rollout/num_unjudged": float(sum(node.is_unjudged for node in nodes)),
         "rollout/num_steps": float(num_steps),
-        **({} if signal is None else {"rollout/reply_signal": signal}),
+        **{
+            f"rollout/{name}": value
+            for name, value in known.items()
+            if value is not None and not math.isnan(value)
+        },
     }

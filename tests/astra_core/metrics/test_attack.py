@@ -182,6 +182,7 @@ def test_perplexity_is_per_token_and_bounded(of_target, of_reference, expected):
     found = attack_metrics([tiny_graph(node)], threshold=0.5)
 
     assert expected == pytest.approx(found["probe_perplexity"], nan_ok=True)
+    assert bool(of_reference) != math.isnan(found["kl_nats"])
 
 
 @each_row("graphs", [[], [tiny_graph()]])
@@ -196,7 +197,7 @@ def test_figures_of_nothing_are_zero(graphs):
         "distinct_3": 0.0,
         "self_bleu": 0.0,
         "probe_perplexity": math.nan,
-        "kl_nats": 0.0,
+        "kl_nats": math.nan,
         "probe_tokens": 0.0,
         "score_p95": 0.0,
         "score_max": 0.0,
@@ -218,11 +219,11 @@ def test_figures_of_nothing_are_zero(graphs):
         [tiny_graph(tiny_node(0.0, target_logprobs=(-1e9,)))],
     ],
 )
-def test_every_figure_is_finite_and_has_the_same_names(graphs):
+def test_every_known_figure_is_finite_and_has_the_same_names(graphs):
     found = attack_metrics(graphs, threshold=0.5)
     full = attack_metrics([tiny_graph(turn(0.5))], threshold=0.5)
 
-    assert all(map(math.isfinite, (found | {"probe_perplexity": 1.0}).values()))
+    assert all(map(math.isfinite, (found | {"probe_perplexity": 1.0, "kl_nats": 0.0}).values()))
     assert full.keys() == found.keys()
 
 

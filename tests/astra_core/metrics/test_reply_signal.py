@@ -74,7 +74,8 @@ HIT, MISS = node(1.0, 1.0), node(0.0, 0.0)
     [
         ([tiny_graph(HIT, MISS)], ""),
         ([tiny_graph(HIT), tiny_graph(MISS)], ""),  # no siblings: nothing is known of them
-        ([tiny_graph(MISS, node(0.4, 0.4))], "none of 2 turns with a success"),
+        ([tiny_graph(MISS, node(0.4, 0.4))], ""),  # no success, but a slope of a graded judge
+        ([tiny_graph(MISS, node(0.4, 0.0))], "none of 2 turns with a success, nor scores"),
         ([], "none of 0 turns with a success"),
         ([tiny_graph(HIT, HIT)], "the same score for all 2 turns"),
         ([tiny_graph(node(1.0, 0.0), node(0.0, 0.9))], "siblings that differ by the draw"),

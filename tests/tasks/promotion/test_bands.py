@@ -112,20 +112,23 @@ def test_without_a_hit_there_is_no_strategy_to_judge():
     assert () == broken({"num_hits": 0, "top_strategy_share": None})
 
 
-def test_a_perplexity_that_nobody_knows_is_said_to_be_unmeasured():
-    report = {"attacker": GOOD | {"probe_perplexity": None}, "baseline": UNTRAINED}
+@each_row(
+    ("name", "key"), [("probe_perplexity", "max_perplexity_ratio"), ("kl_nats", "max_kl_nats")]
+)
+def test_a_figure_that_nobody_knows_is_said_to_be_unmeasured(name, key):
+    report = {"attacker": GOOD | {name: None}, "baseline": UNTRAINED}
 
-    assert () == broken({"probe_perplexity": None})
+    assert () == broken({name: None})
     assert () == unmeasured_bands({"attacker": GOOD}, RULES)
     (found,) = unmeasured_bands(report, RULES)
-    assert found.startswith("probe_perplexity was not measured")
-    assert () == unmeasured_bands(report, PromotionConfiguration(max_perplexity_ratio=None))
+    assert found.startswith(f"{name} was not measured")
+    assert () == unmeasured_bands(report, PromotionConfiguration(**{key: None}))
 
 
 @each_row("value", [None, float("nan"), "0.95", {"low": 0.95}])
 def test_a_figure_that_is_no_number_is_an_error(value):
-    with pytest.raises(DataError, match="kl_nats of the candidate must be a finite number, got"):
-        broken({"kl_nats": value})
+    with pytest.raises(DataError, match="distinct_2_rarefied of the candidate must be a finite"):
+        broken({"distinct_2_rarefied": value})
     with pytest.raises(DataError, match="kl_nats of the untrained attacker must be a finite"):
         broken(untrained=UNTRAINED | {"kl_nats": value})
 
