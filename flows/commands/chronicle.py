@@ -109,7 +109,7 @@ def lineage_lines(found: "Lineage", model_name: str) -> list[str]:
         ("decision", decision),
         ("weights", found.checkpoint_digest[:16]),
         ("parameters", f"run key {found.run_key[:16]}"),
-        ("code", _code(found)),
+        ("code", code_line(found)),
         ("target", found.target_digest[:16]),
         ("judge", found.scorer),
         *((data.part, _data_line(data)) for data in found.data),
@@ -121,7 +121,8 @@ def lineage_lines(found: "Lineage", model_name: str) -> list[str]:
     return [f"{name:<13}{text}".rstrip() for name, text in rows]
 
 
-def _code(found: "Lineage") -> str:
+def code_line(found: "Lineage") -> str:
+    """The commit, and whether there were changes beyond it."""
     commit = found.code.get("git.commit", "unknown")
     is_dirty = found.code.get("git.dirty") == "true"
     return f"commit {commit[:16]}" + (", with changes that were not committed" * is_dirty)
@@ -148,9 +149,10 @@ def _ways(found: "Lineage", model_name: str) -> list[tuple[int, str]]:
     ways = [
         f"mlflow artifacts download -u models:/{model_name}/{number} -d weights",
         f"mlflow artifacts download -r {run} -d run",
+        f"git checkout {commit[:16]} && astra restore {number}"
+        if commit != "unknown"
+        else f"astra restore {number}",
     ]
-    if commit != "unknown":
-        ways.append(f"git checkout {commit[:16]} && dvc checkout")
     return list(enumerate(ways))
 
 

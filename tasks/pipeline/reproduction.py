@@ -43,13 +43,13 @@ def is_current(stage: str) -> bool:
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
 
-    _hush_dvc()
+    hush_dvc()
     prepare_dvc()
     try:
         with Repo(".") as repo:
             return not repo.status(targets=[stage])
     except DvcException as error:
-        if _lock_error(error) is not None:
+        if lock_error(error) is not None:
             # Another process works here: the stage's own process waits for it and says so.
             return False
         if set_aside_cut(error):
@@ -67,7 +67,7 @@ def changes() -> dict[str, list[str]]:
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
 
-    _hush_dvc()
+    hush_dvc()
     prepare_dvc()
     try:
         with Repo(".") as repo:
@@ -119,7 +119,7 @@ def reproduce(stage: str, *, force: bool = False, patience_s: float = math.inf) 
     failures.clear_failure(stage)
     started = time.monotonic()
     try:
-        memory = _hush_dvc(failures.LOGS / f"{stage}.dvc.log")
+        memory = hush_dvc(failures.LOGS / f"{stage}.dvc.log")
         prepare_dvc()
         _reproduce_in_turn(stage, force=force, end=started + patience_s)
     except Exception as error:  # noqa: BLE001 - the boundary to DVC
@@ -142,17 +142,17 @@ def _reproduce_in_turn(stage: str, *, force: bool, end: float) -> None:
         except DvcException as error:
             if set_aside_cut(error):
                 continue
-            busy = _lock_error(error)
+            busy = lock_error(error)
             if busy is None or time.monotonic() > end or asked_to_stop.wait(TURN_S):
                 raise
             if not is_told:
-                say(f"{stage:<13}waits for another run: {_blocker(busy)}")
+                say(f"{stage:<13}waits for another run: {blocker(busy)}")
             is_told = True
         else:
             return
 
 
-def _lock_error(error: BaseException | None) -> BaseException | None:
+def lock_error(error: BaseException | None) -> BaseException | None:
     """The LockError among an exception and its causes; DVC wraps it in its own."""
     from dvc.lock import LockError
 
@@ -161,7 +161,7 @@ def _lock_error(error: BaseException | None) -> BaseException | None:
     return error
 
 
-def _blocker(error: BaseException) -> str:
+def blocker(error: BaseException) -> str:
     """Who holds the lock, in DVC's words such as ``(PID 12): dvc repro``, if DVC knows."""
     found = re.search(r"\(PID \d+\):.*", str(error))
     return found[0] if found else "DVC is at work"
@@ -192,7 +192,7 @@ def _explain(error: Exception, stage: str) -> int:
 
     if failures.read_failure(stage) is not None:
         return 1
-    busy = _lock_error(error)
+    busy = lock_error(error)
     if busy is not None:
         return _tell(busy, stage, retryable=True)
     full = failures.plain(error)
@@ -234,7 +234,7 @@ class _Log(logging.FileHandler):
         """Does nothing, where logging would print."""
 
 
-def _hush_dvc(log: Path | None = None) -> _Memory:
+def hush_dvc(log: Path | None = None) -> _Memory:
     """Sends DVC's messages to ``log``, or nowhere if there is none."""
     import dvc.logger
     import dvc.progress  # noqa: F401 - its logger decides on progress bars

@@ -85,9 +85,10 @@ def renew_report(
 
 
 def run_name(material: Material) -> str:
-    """A name from algorithm, seed and success, such as ``dpo-s0-asr0.85``."""
+    """A name no other version has, such as ``v3-dpo-s0-asr0.85``."""
     summary = material.lineage.summary
-    return f"{summary.algorithm}-s{summary.seed}-asr{material.evaluation.rate().value:.2f}"
+    rate = material.evaluation.rate().value
+    return f"v{summary.version}-{summary.algorithm}-s{summary.seed}-asr{rate:.2f}"
 
 
 def description(material: Material, *, flow_run: str = "") -> str:

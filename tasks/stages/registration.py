@@ -197,7 +197,10 @@ def _turns(params: RegistrationParams, folder: Path) -> TurnRecord | None:
 
 def _kept(files: RegistrationFiles, examination: str) -> dict[Path, str]:
     """The files that a run keeps unchanged, each with its folder in the run's artifacts."""
+    # With these two, ``astra restore`` finds data and models again, committed or not.
+    project = (path for path in (Path("params.yaml"), Path("dvc.lock")) if path.is_file())
     return {
+        **dict.fromkeys(project, examination),
         files.steps: "training",
         files.training_report: "training",
         files.validation_report: "data",

@@ -95,6 +95,7 @@ ACTS = {
     "reevaluate",
     "render",
     "resume",
+    "restore",
     "rollback",
     "serve",
     "serve-jobs",

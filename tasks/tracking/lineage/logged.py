@@ -58,7 +58,7 @@ def log_inputs(client: "MlflowClient", run_id: str, datasets: Mapping[str, Path]
             continue
         dataset = Dataset(
             name=part,
-            digest=_digest(path)[:_DIGEST_LENGTH],
+            digest=data_digest(path),
             source_type="local",
             source=json.dumps({"uri": path.as_posix()}),
             profile=json.dumps({"num_rows": _num_rows(path)}),
@@ -112,8 +112,9 @@ def _model_of(client: "MlflowClient", parent: Parent) -> str | None:
     return str(same[0].model_id) if same else None
 
 
-def _digest(path: Path) -> str:
-    return folder_digest(path) if path.is_dir() else file_digest(path)
+def data_digest(path: Path) -> str:
+    """The digest of a file or a folder, as long as MLflow keeps it."""
+    return (folder_digest(path) if path.is_dir() else file_digest(path))[:_DIGEST_LENGTH]
 
 
 def _num_rows(path: Path) -> int | None:

@@ -52,7 +52,7 @@ def model_card(
         target: Digest of the target's weights.
         scorer: Name of the scorer.
         algorithm: Name of the algorithm.
-        seed: The root seed.
+        seed: The seed of its training.
         digest: The digest of the checkpoint's weights.
         target_name: The name of a target without weights here.
         parent: The earlier attacker from which training began; the card calls it untrained.

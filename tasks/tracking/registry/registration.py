@@ -158,7 +158,7 @@ def _version_tags(evidence: Evidence) -> dict[str, str]:
         "lift": f"{evidence.evaluation.lift.value:.4f}",
         "algorithm": params["training"]["algorithm"]["name"],
         "scorer": params["system"]["scorer"]["name"],
-        "seed": str(params["seed"]),
+        "seed": str(params["training_seed"]),
         "intended_use": INTENDED_USE,
         "licence": "restricted: authorised red teaming only",
         "prompts_licence": params["prompts"]["licence"],
@@ -195,7 +195,7 @@ def _card(evidence: Evidence) -> str:
         target_name=(evidence.evaluation.target or {}).get("name", ""),
         scorer=evidence.params["system"]["scorer"]["name"],
         algorithm=evidence.params["training"]["algorithm"]["name"],
-        seed=evidence.params["seed"],
+        seed=evidence.params["training_seed"],
         digest=evidence.package.digest,
         parent=evidence.parent,
     )

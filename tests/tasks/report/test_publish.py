@@ -21,7 +21,7 @@ def test_registration_shows_the_report_at_the_top_of_its_run(receipt):
     run = client.get_run(receipt.run_id)
     page = Path("reports/report.html").read_text("utf-8")
 
-    assert "dpo-s0-asr0.60" == run.info.run_name
+    assert "v1-dpo-s0-asr0.60" == run.info.run_name
     assert page == (Path(run.info.artifact_uri) / "report.html").read_text("utf-8")
     note = run.data.tags["mlflow.note.content"]
     assert note.startswith("**Attack success 60.0% [50.0%, 70.0%]**")
@@ -54,4 +54,4 @@ def test_the_description_says_with_what_a_run_compares():
 
     assert "Examination `e7e7e7e7e7e7e7e7`, prompts `d1d1d1d1d1d1d1d1`" in told
     assert "Prefect" not in told
-    assert "dpo-s0-asr0.60" == run_name(material())
+    assert "v3-dpo-s0-asr0.60" == run_name(material())

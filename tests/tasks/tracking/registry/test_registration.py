@@ -74,6 +74,7 @@ def test_register_attacker_keeps_reports_and_pictures(receipt):
         *(
             f"evaluation/{'e7' * 8}/{name}"
             for name in (
+                "dvc.lock",
                 "evaluation.json",
                 "evaluation_prompts.parquet",
                 "examples.md",

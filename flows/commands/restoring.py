@@ -1,0 +1,105 @@
+"""``astra restore VERSION``: params.yaml, data and models as they were when it was registered."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from astra_core.errors import DataError
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+    from tasks.tracking.lineage.chronicle import Lineage
+
+_FILES = (Path("params.yaml"), Path("dvc.lock"))
+_ATTACKER = Path("models/attacker")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command()(restore)
+
+
+def restore(
+    version: Annotated[str, typer.Argument(help="A number, or an alias such as champion.")],
+) -> None:
+    """Put params.yaml, data and models of a version back, and prove them by their digests."""
+    from flows.commands.chronicle import model_name
+    from flows.registry import existing_registry
+    from tasks.machine.console import quiet_libraries, say
+    from tasks.pipeline.restoration import put_back
+    from tasks.tracking.lineage.chronicle import lineage_of
+    from tasks.tracking.store import store_errors
+
+    quiet_libraries()
+    client = existing_registry()
+    if client is None:
+        msg = f"version '{version}' must be registered, got an empty registry; see 'astra run'"
+        raise DataError(msg)
+    with store_errors():
+        found = lineage_of(client, model_name(), version)
+        kept = _kept(client, found, model_name())
+    put_back(kept)
+    for line in _proofs(found):
+        say(line)
+
+
+def _kept(client: "MlflowClient", found: "Lineage", name: str) -> dict[Path, str]:
+    """The files that registration kept beside the version's evaluation.
+
+    Raises:
+        DataError: The version has none.
+    """
+    from tasks.tracking.artifacts import fetched, kept_files
+    from tasks.tracking.registry.evidence import evaluation_folder
+    from tasks.tracking.registry.versions import EVALUATION_KEY_TAG
+
+    number, run_id = found.summary.version, found.summary.run_id
+    tags = client.get_model_version(name, number).tags
+    folder = evaluation_folder(tags.get(EVALUATION_KEY_TAG, ""))
+    missing = {file.name for file in _FILES} - kept_files(client, run_id, folder)
+    if missing:
+        msg = (
+            f"version {number} must have been registered with params.yaml and dvc.lock, got no "
+            f"{' and no '.join(sorted(missing))}; 'astra lineage {number}' says what it has"
+        )
+        raise DataError(msg)
+    kept = {}
+    for file in _FILES:
+        with fetched(client, run_id, f"{folder}/{file.name}") as copy:
+            kept[file] = copy.read_text(encoding="utf-8")
+    return kept
+
+
+def _proofs(found: "Lineage") -> Iterator[str]:
+    """A line for each part that is the version's, and one about its code.
+
+    Raises:
+        DataError: A part differs.
+    """
+    from astra_core.models.folders import attacker_digest
+    from flows.commands.chronicle import code_line
+    from tasks.pipeline.restoration import BEFORE
+    from tasks.tracking.lineage.logged import data_digest
+    from tasks.tracking.lineage.provenance import provenance
+
+    number = found.summary.version
+    parts = [("weights", _ATTACKER, attacker_digest(_ATTACKER), found.checkpoint_digest)]
+    parts += [
+        (data.part, Path(data.path), data_digest(Path(data.path)), data.digest)
+        for data in found.data
+    ]
+    for part, path, here, registered in parts:
+        if here != registered:
+            msg = (
+                f"{path} must be that of version {number}, {registered[:16]}, got {here[:16]}; "
+                f"what was here before: {BEFORE}"
+            )
+            raise DataError(msg)
+        yield f"{part:<13}{path} is that of version {number}, {here[:16]}"
+    commit, own = found.code.get("git.commit", ""), provenance()["git.commit"]
+    if commit != own or found.code.get("git.dirty") == "true":
+        yield f"{'code':<13}is of commit {own[:16]}; {code_line(found)} made the version"
+    yield f"{'undo':<13}cp {' '.join(str(BEFORE / file) for file in _FILES)} . && dvc checkout"

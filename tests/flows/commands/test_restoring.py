@@ -1,0 +1,79 @@
+import shutil
+from pathlib import Path
+
+import pytest
+from dvc.repo import Repo
+from registry_project import (
+    enter_project,
+    register,
+    without_pictures,
+    write_checkpoint,
+    write_project,
+)
+
+from astra_core.models.folders import attacker_digest
+from flows.cli import run_command
+
+pytestmark = pytest.mark.real
+
+STAGE = """\
+stages:
+  make:
+    cmd: "true"
+    outs:
+    - data/prompts
+    - data/valid
+    - data/rollouts
+    - models/attacker
+"""
+
+
+@pytest.fixture
+def project(dvc_project, monkeypatch):
+    """A registered attacker that DVC has in its cache."""
+    enter_project(dvc_project, monkeypatch)
+    without_pictures(monkeypatch)
+    write_project(dvc_project)
+    shutil.copy(Path(__file__).parents[3] / "params.yaml", dvc_project)
+    Path("dvc.yaml").write_text(STAGE, encoding="utf-8")
+    _commit()
+    register()
+    return dvc_project
+
+
+def _commit():
+    with Repo(".") as repo:
+        repo.commit(force=True)
+
+
+def test_a_version_comes_back_although_nobody_committed_its_lock(restored, project, capfd):
+    registered = attacker_digest(Path("models/attacker"))
+    write_checkpoint(Path("models/attacker"), seed=1)
+    _commit()
+    assert registered != attacker_digest(Path("models/attacker"))
+
+    assert 0 == run_command(["restore", "candidate"])
+    told = capfd.readouterr().out
+    assert registered == attacker_digest(Path("models/attacker"))
+    assert f"weights      models/attacker is that of version 1, {registered[:16]}" in told
+    assert "prompts      data/prompts is that of version 1" in told
+    assert "cp .astra/before/params.yaml .astra/before/dvc.lock . && dvc checkout" in told
+
+
+def test_other_weights_than_those_registered_are_told(restored, project, capfd):
+    lock = next(Path("mlruns").rglob("evaluation/*/dvc.lock"))
+    write_checkpoint(Path("models/attacker"), seed=1)
+    _commit()
+    shutil.copy("dvc.lock", lock)
+
+    assert 2 == run_command(["restore", "1"])
+    assert "error: models/attacker must be that of version 1, " in capfd.readouterr().err
+
+
+def test_a_version_without_its_lock_says_so(restored, project, capfd):
+    next(Path("mlruns").rglob("evaluation/*/dvc.lock")).unlink()
+
+    assert 2 == run_command(["restore", "1"])
+    told = capfd.readouterr().err
+    assert "must have been registered with params.yaml and dvc.lock, got no dvc.lock; " in told
+    assert "'astra lineage 1' says what it has" in told

@@ -1,0 +1,95 @@
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from dvc.repo import Repo
+
+from astra_core.errors import DataError
+from tasks.pipeline.restoration import BEFORE, put_back
+
+pytestmark = pytest.mark.real
+
+STAGE = """\
+stages:
+  write:
+    cmd: mkdir -p out && cp params.yaml out/one
+    params:
+    - value
+    outs:
+    - out
+"""
+FILES = (Path("params.yaml"), Path("dvc.lock"))
+
+
+def _run(value):
+    Path("params.yaml").write_text(f"value: {value}\n", encoding="utf-8")
+    with Repo(".") as repo:
+        repo.reproduce()
+    return _files()
+
+
+def _files():
+    return {file: file.read_text(encoding="utf-8") for file in FILES}
+
+
+def _made():
+    return Path("out/one").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def runs(dvc_project):
+    """The files of a first and a second run."""
+    Path("dvc.yaml").write_text(STAGE, encoding="utf-8")
+    return _run(1), _run(2)
+
+
+def test_results_come_back_and_what_was_there_is_kept(runs):
+    first, second = runs
+    put_back(first)
+
+    assert ("value: 1\n", first) == (_made(), _files())
+    assert second == {file: (BEFORE / file).read_text(encoding="utf-8") for file in FILES}
+    # Again, as after a kill: what was there before the first time is still kept.
+    Path("out/one").unlink()
+    put_back(first)
+    assert "value: 1\n" == _made()
+    assert "value: 2\n" == (BEFORE / "params.yaml").read_text(encoding="utf-8")
+
+
+def test_without_the_result_everything_stays(runs):
+    first, second = runs
+    listed = next(line for line in first[FILES[1]].splitlines() if ".dir" in line)
+    digest = listed.split()[-1]
+    Path(".dvc/cache/files/md5", digest[:2], digest[2:]).unlink()
+    with pytest.raises(DataError, match=r"must have every result, got: .*'dvc push' sends"):
+        put_back(first)
+
+    assert ("value: 2\n", second) == (_made(), _files())
+
+
+def test_what_nobody_has_a_copy_of_is_not_replaced(runs):
+    first, second = runs
+    Path("out/one").unlink()
+    Path("out/one").write_text("mine", encoding="utf-8")
+    with pytest.raises(DataError, match=r"must have a copy of what it replaces, got .*out/one"):
+        put_back(first)
+
+    assert ("mine", second) == (_made(), _files())
+
+
+def test_a_run_at_work_is_not_disturbed(runs):
+    first, second = runs
+    with subprocess.Popen(["sleep", "60"]) as other:
+        info = {"pid": other.pid, "cmd": "dvc repro"}
+        holders = {"write": {str(Path("out").absolute()): info}, "read": {}}
+        Path(".dvc/tmp/rwlock").write_text(json.dumps(holders), encoding="utf-8")
+        try:
+            with pytest.raises(
+                DataError, match=r"no run may be at work here, got \(PID \d+\): dvc"
+            ):
+                put_back(first)
+        finally:
+            other.kill()
+
+    assert ("value: 2\n", second) == (_made(), _files())
