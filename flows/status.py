@@ -1,10 +1,11 @@
 """The project's state: which stages would run, and which versions have an alias."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from astra_core.errors import DiskFullError
-from flows.registry import alias_versions, files_are_there
+from flows.registry import alias_versions, files_are_there, why_unregistered
 from tasks.machine.console import quiet_libraries
 from tasks.params.schema import read_params
 from tasks.pipeline.names import STAGE_NAMES
@@ -17,7 +18,7 @@ MAX_REASONS = 3
 def status_lines() -> list[str]:
     """One line for each stage, and one for each alias of the registry, or why it cannot be read."""
     quiet_libraries()
-    changed = changes()
+    changed = changed_stages()
     lines = [stage_line(name, changed.get(name, [])) for name in STAGE_NAMES]
     model = read_params().registration.model_name
     try:
@@ -32,12 +33,27 @@ def status_lines() -> list[str]:
 def status_record() -> dict[str, Any]:
     """The same as JSON: reasons by stage (none: up to date), version by alias (None: unknown)."""
     quiet_libraries()
-    changed = changes()
+    changed = changed_stages()
     try:
         aliases: dict[str, str] | None = alias_versions(read_params().registration.model_name)
     except (TrackingError, DiskFullError):
         aliases = None
     return {"stages": {name: changed.get(name, []) for name in STAGE_NAMES}, "aliases": aliases}
+
+
+def changed_stages() -> dict[str, list[str]]:
+    """Why stages would run: what DVC found changed, or that the registry lacks the version.
+
+    Raises:
+        ConfigurationError: The folder is no DVC project, or another process works here.
+    """
+    found = changes()
+    if "registration" not in found:
+        # Away is not lost: the run itself tries again, and says so.
+        with suppress(TrackingError, DiskFullError):
+            if reason := why_unregistered():
+                found["registration"] = [reason]
+    return found
 
 
 def _alias_line(alias: str, model: str, version: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.runs.requests import RunRequest
-from flows.status import first_reasons
+from flows.status import changed_stages, first_reasons
 from tasks.machine.console import quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.time_words import duration
@@ -20,7 +20,7 @@ from tasks.params.yaml_files import load_yaml
 from tasks.pipeline.durations import expected_seconds
 from tasks.pipeline.names import PROMOTION
 from tasks.pipeline.order import read_pipeline, render, stages
-from tasks.pipeline.reproduction import NOT_MADE, changes
+from tasks.pipeline.reproduction import NOT_MADE
 from tasks.reporting.workload import cost_of_a_reply, replies_by_stage
 
 UP_TO_DATE, WOULD_RUN, MAY_RUN, DECIDES = "up to date", "would run", "may run", "decides"
@@ -149,7 +149,7 @@ def _reasons(request: RunRequest, text: str, params: Params) -> dict[str, list[s
     """The reasons why stages would run; those that would not are left out."""
     import yaml
 
-    found = {name: [*own] for name, own in changes().items()}
+    found = {name: [*own] for name, own in changed_stages().items()}
     wanted = yaml.safe_load(render(params=params))["stages"]
     for name, keys in _changed_keys(text, wanted):
         if found.get(name) == [NOT_MADE]:

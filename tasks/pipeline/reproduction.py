@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,11 @@ def changes() -> dict[str, list[str]]:
     except DvcException as error:
         if set_aside_cut(error):
             return changes()
+        busy = lock_error(error)
+        if busy is not None:
+            # DVC's own words advise to remove its lock, which a run at work holds.
+            msg = f"no other process may be at work here, got {blocker(busy)}; try again later"
+            raise ConfigurationError(msg) from error
         msg = f"DVC must be able to read the project, got: {_one_line(error)}; see 'astra doctor'"
         raise ConfigurationError(msg) from error
     return {
@@ -164,7 +170,11 @@ def lock_error(error: BaseException | None) -> BaseException | None:
 def blocker(error: BaseException) -> str:
     """Who holds the lock, in DVC's words such as ``(PID 12): dvc repro``, if DVC knows."""
     found = re.search(r"\(PID \d+\):.*", str(error))
-    return found[0] if found else "DVC is at work"
+    if found:
+        return found[0]
+    with suppress(OSError):
+        return f"(PID {Path('.dvc/tmp/lock').read_text(encoding='utf-8').strip()}): DVC"
+    return "DVC is at work"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

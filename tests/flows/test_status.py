@@ -3,7 +3,7 @@ from pathlib import Path
 
 from registry_project import enter_project
 
-from flows.status import stage_line, status_lines, status_record
+from flows.status import changed_stages, stage_line, status_lines, status_record
 from tasks.pipeline.names import STAGE_NAMES
 from tasks.tracking.store import connect
 
@@ -48,6 +48,15 @@ def test_a_champion_whose_files_are_gone_is_reported(toy, tmp_path, monkeypatch)
     assert "champion     attacker version 1" == status_lines()[-1]
     (tmp_path / "files").rmdir()
     assert "version 1, whose files are gone: restore mlruns" in status_lines()[-1]
+
+
+def test_a_version_that_the_registry_lacks_is_not_up_to_date(toy, tmp_path, monkeypatch):
+    toy("")
+    enter_project(tmp_path, monkeypatch)
+    monkeypatch.setattr("flows.status.changes", dict)
+
+    # As after a pull into a second clone: results are there, the receipt and the registry are not.
+    assert {"registration": ["the registry has lost this version"]} == changed_stages()
 
 
 def test_a_store_that_cannot_be_read_is_away_and_not_without_a_champion(toy, tmp_path, monkeypatch):
