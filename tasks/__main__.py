@@ -25,7 +25,7 @@ from tasks.pipeline.boundary import complain_of, run_stage
 from tasks.pipeline.names import STAGE_NAMES
 from tasks.pipeline.order import PIPELINE_FILE, check_name, drift, find_stage, render
 from tasks.pipeline.precision import advise
-from tasks.promotion.power import expected_exam
+from tasks.promotion.expected_exam import expected_exam
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -22,12 +22,12 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from astra_core.config import Choice, SystemConfiguration
 from astra_core.engine.memory import resident_peak_mib
 from astra_core.errors.arguments import LineParser, at_least_one
 from tasks.machine.garbage import collect_rarely
 from tasks.params.prompts import PromptsConfiguration
-from tasks.params.schema import ValidationConfiguration
+from tasks.params.schema import Params
+from tasks.pipeline.stage import sections_for
 from tasks.stages.prompts import PromptsParams, prepare_prompts
 from tasks.stages.validation import ValidationParams, validate_prompts
 
@@ -141,10 +141,7 @@ def measured(stage: str, size: int, folder: str) -> tuple[str, int, int, float, 
     if stage == "prompts":
         splits = prepare_prompts(PromptsParams(0, source)).splits
     else:
-        rules = ValidationParams(
-            ValidationConfiguration(), SystemConfiguration(), Choice(name="local")
-        )
-        splits = dict(validate_prompts(rules).splits)
+        splits = dict(validate_prompts(sections_for(ValidationParams, Params())).splits)
     seconds, processor_s = time.perf_counter() - start, time.process_time() - used
     return stage, size, sum(splits.values()), seconds, processor_s, resident_peak_mib()
 

@@ -94,6 +94,7 @@ class ValidationReport:
         intake: Duplicates and leaks that were resolved before, by name.
         rejected: The first of the rows that were left out.
         profile: What the accepted rows are like.
+        plan: What duels the accepted rows allow; told in the line, not recorded.
     """
 
     subject: str
@@ -105,6 +106,7 @@ class ValidationReport:
     intake: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     rejected: tuple[RejectedRow, ...] = ()
     profile: DataProfile | None = None
+    plan: tuple[str, ...] = ()
 
     @property
     def critical_failed(self) -> tuple[str, ...]:
@@ -136,7 +138,7 @@ class ValidationReport:
             line += "; rejected for " + ", ".join(f"{name} {count}" for name, count in most)
         if self.warnings:
             line += "; warnings: " + ", ".join(self.warnings)
-        return line
+        return "; ".join([line, *self.plan])
 
     def require_success(self, page: Path) -> None:
         """Checks that no critical check failed.

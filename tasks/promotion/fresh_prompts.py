@@ -7,6 +7,7 @@ from astra_core.errors import DataError
 from astra_core.rollout import Prompt
 from tasks.params.builtin_limits import check_openers
 from tasks.params.schema import Params
+from tasks.pipeline.stage import sections_for
 from tasks.promotion.known_prompts import fingerprint
 from tasks.records.prompt_table import SPLITS
 from tasks.records.prompts import read_prompts
@@ -55,6 +56,7 @@ def fresh_prompts(
     # A small file is allowed here: the splits do not matter, as all prompts are examined, and with
     # few prompts a split may be empty.
     rules = params.validation.model_copy(update={"min_prompts": 0})
+    own = params.model_copy(update={"validation": rules})
     files = ValidationFiles(
         folder=drafts,
         valid=valid,
@@ -62,7 +64,7 @@ def fresh_prompts(
         page=folder / "validation.md",
         docs=folder / "prompts.html",
     )
-    validate_prompts(ValidationParams(rules, params.system, params.executor), files)
+    validate_prompts(sections_for(ValidationParams, own), files)
     paths = [valid / f"{split}.parquet" for split in SPLITS]
     found = [prompt for path in paths if _num_rows(path) for prompt in read_prompts(path)]
     fresh = [prompt for prompt in found if fingerprint(prompt.text) not in known]

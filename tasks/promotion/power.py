@@ -8,17 +8,33 @@ its rollouts, where outcomes vary most, so it is the least power: outcomes near 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from statistics import NormalDist
+from typing import Protocol
 
-from tasks.params.schema import Params
+from astra_core.config import EvaluationConfiguration
+from tasks.params.prompts import TEST_SHARES, PromptsConfiguration
+from tasks.params.schema import PromotionConfiguration
 from tasks.promotion.spending import level_of
 
 GAIN, POWER = 0.1, 0.8
 """The gain that a duel is planned for, and the power at it."""
 _NORMAL = NormalDist()
-# More prompts than these are enough for every duel.
-_MOST_ROWS = 100_000
+
+
+class ExamRules(Protocol):
+    """The sections that decide who meets whom on which prompts."""
+
+    @property
+    def prompts(self) -> PromptsConfiguration:
+        """Where prompts come from, and how they are split."""
+
+    @property
+    def evaluation(self) -> EvaluationConfiguration:
+        """The first duel."""
+
+    @property
+    def promotion(self) -> PromotionConfiguration:
+        """The following duels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +42,11 @@ class Exam:
     """The prompts of duels, and the one-sided errors at which they are decided.
 
     Attributes:
-        params: The whole of params.yaml.
+        params: The whole of params.yaml, or as much of it as is needed.
         num_test: Valid prompts of the test split.
     """
 
-    params: Params
+    params: ExamRules
     num_test: int
 
     @property
@@ -88,7 +104,7 @@ class Exam:
         total = first + following
         if not self.holds_back or total <= self.num_test:
             return f"80 % at 10 points: {told}"
-        fraction = self.params.prompts.test_fraction
+        fraction = self.params.prompts.test_fraction or TEST_SHARES[-1]
         return (
             f"80 % at 10 points: {told}, of {total} test prompts: {total / fraction:,.0f} valid "
             f"prompts at prompts.test_fraction {fraction:g}; of {self.num_test} test prompts, "
@@ -104,23 +120,3 @@ class Exam:
         # With a champion each of the two ways to win has half of the error.
         level = level_of(1, self.params.promotion)
         return _NORMAL.inv_cdf(1.0 - (level if is_first else level / 2))
-
-
-def expected_exam(params: Params) -> Exam | None:
-    """The exam if every prompt of the source is valid; None for a hub, which is not asked.
-
-    Raises:
-        ConfigurationError: The file lacks the column.
-        DataError: The file is broken.
-    """
-    from tasks.sources.files import read_rows
-    from tasks.sources.rows import columns_of
-
-    prompts = params.prompts
-    if prompts.source == "hub":
-        return None
-    count = prompts.num_builtin
-    if prompts.source == "file" and prompts.path is not None:
-        rows = read_rows(prompts.path, columns_of(prompts))
-        count = sum(1 for _ in islice(rows, _MOST_ROWS))
-    return Exam(params, round(count * prompts.test_fraction))

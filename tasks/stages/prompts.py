@@ -47,6 +47,7 @@ class PromptsSummary:
     left_out: str = ""
     num_dev_duplicates: int = 0
     num_kept_together: int = 0
+    test_share: float = 0.0
 
     @property
     def intake(self) -> Intake:
@@ -68,7 +69,8 @@ class PromptsSummary:
         if self.num_differing:
             dropped += f" ({self.num_differing} of other metadata than the first of its text)"
         line = (
-            f"{self.num_read} rows read: {sizes} prompts in {self.num_families} families; "
+            f"{self.num_read} rows read: {sizes} prompts in {self.num_families} families, "
+            f"{self.test_share:.0%} kept for duels (prompts.test_fraction); "
             f"dropped {dropped}"
         )
         return line + (f"; left out columns: {self.left_out}" if self.left_out else "")
@@ -109,9 +111,9 @@ class PromptsFiles:
 def prepare_prompts(params: PromptsParams, files: PromptsFiles = PromptsFiles()) -> PromptsSummary:
     """Distinct prompts with stable ids in ``train``, ``dev`` and ``test`` parquet files.
 
-    A prompt's split depends only on the data seed and its family of near duplicates: it stays the
-    same when rows are appended or ``seed`` changes, and no near duplicate of it is in another
-    split.
+    A prompt's split depends only on the shares, the data seed and its family of near duplicates: it
+    stays the same when rows are appended or ``seed`` changes, and no near duplicate of it is in
+    another split. A share that is left out falls in steps as a file grows.
 
     Raises:
         ConfigurationError: The source cannot be found or lacks the column.
@@ -130,20 +132,23 @@ def prepare_prompts(params: PromptsParams, files: PromptsFiles = PromptsFiles())
                 "check prompts.path and prompts.text_column"
             )
             raise DataError(msg)
-        summary = _write_splits(params, intake, spool)
-        summary = replace(summary, left_out=columns.summary())
+        share = params.prompts.test_share(len(intake.ids) - intake.num_dev)
+        settled = params.prompts.model_copy(update={"test_fraction": share})
+        summary = _write_splits(replace(params, prompts=settled), intake, spool)
+        summary = replace(summary, left_out=columns.summary(), test_share=share)
         write_intake(summary.intake, draft)
         spool.unlink()
     return summary
 
 
 def split_of(family: str, params: PromptsParams) -> str:
-    """The split of a family of near duplicates, by its hash alone."""
+    """The split of a family of near duplicates, by its hash alone once the shares are settled."""
     prompts = params.prompts
+    share = prompts.test_fraction or 0.0
     place = int.from_bytes(derive_key(params.data_seed, "split", family), "big") / 2.0**128
-    if place < prompts.test_fraction:
+    if place < share:
         return "test"
-    if prompts.dev_path is None and place < prompts.test_fraction + prompts.dev_fraction:
+    if prompts.dev_path is None and place < share + prompts.dev_fraction:
         return "dev"
     return "train"
 

@@ -12,13 +12,14 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from astra_core.config import Choice, SystemConfiguration
+from astra_core.config import Choice, EvaluationConfiguration, SystemConfiguration
 from astra_core.errors import DataError
 from astra_core.errors.excerpt import shortened
 from astra_core.executors.scoring import Scoring
@@ -39,8 +40,10 @@ from tasks.expectations.profile import Profile, added, prompt_profile
 from tasks.expectations.report import RejectedRow
 from tasks.expectations.suites import prompt_row_suite, prompt_suite
 from tasks.machine.console import progress
-from tasks.params.schema import ValidationConfiguration
+from tasks.params.prompts import PromptsConfiguration
+from tasks.params.schema import PromotionConfiguration, ValidationConfiguration
 from tasks.pipeline.stage import Dep, Out, Untracked, stage
+from tasks.promotion.power import Exam
 from tasks.records.data_profile import DataProfile
 from tasks.records.intake import read_intake, read_places
 from tasks.records.prompt_pieces import columns_in, num_rows_in, prompt_pieces
@@ -67,6 +70,10 @@ class ValidationParams:
     system: SystemConfiguration
     # Which workers score the prompts does not change the scores.
     executor: Untracked[Choice]
+    # By these its line says what duels the prompts allow.
+    prompts: Untracked[PromptsConfiguration]
+    evaluation: Untracked[EvaluationConfiguration]
+    promotion: Untracked[PromotionConfiguration]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,8 @@ class ValidationFiles:
         "plugins",
         "tasks/expectations",
         "tasks/params/languages.py",
+        "tasks/promotion/power.py",
+        "tasks/promotion/spending.py",
         "astra_core/redaction.py",
         "tasks/records/data_profile.py",
         "tasks/records/intake.py",
@@ -132,7 +141,8 @@ def validate_prompts(
     write_text(result.to_markdown(), files.page)
     write_text(data_docs("Prompts", [one_by_one, as_a_set]), files.docs)
     result.require_success(files.page)
-    return result
+    plan = Exam(params, result.splits["test"]).lines()
+    return replace(result, plan=tuple(islice(plan, 2)))
 
 
 @dataclass(slots=True)

@@ -2,8 +2,9 @@ import pytest
 from each_row import each_row
 
 from benchmarks.measures.gate import Attacker, promoted_share
+from tasks.params.prompts import FIRST_DUEL, FOLLOWING_DUELS
 from tasks.params.schema import Params
-from tasks.promotion.power import Exam, expected_exam
+from tasks.promotion.power import Exam
 
 
 def params(**prompts):
@@ -46,7 +47,7 @@ def test_a_file_too_small_for_a_second_duel_is_said_with_what_would_do():
 
     assert first == "first duel: 200 prompts, power 46% at a gain of 10 points"
     assert following == "following duels: none, 4 test prompts are left"
-    assert "7,550 valid prompts at prompts.test_fraction 0.1" in advice
+    assert "2,517 valid prompts at prompts.test_fraction 0.3" in advice
     assert advice.endswith("of 204 test prompts, evaluation.num_prompts 96 is the fair share")
 
 
@@ -59,16 +60,27 @@ def test_enough_prompts_need_no_advice():
     assert lines[1].endswith("points, 2 without a prompt twice")
 
 
-def test_the_rows_of_a_file_are_counted(tmp_path):
-    path = tmp_path / "prompts.txt"
-    path.write_text("".join(f"why {number}?\n" for number in range(50)))
+@each_row(
+    ("own", "num_prompts", "share"),
+    [
+        (FILE, 300, 0.3),
+        (FILE, 2500, 0.3),
+        (FILE, 3100, 0.25),
+        (FILE, 5000, 0.2),
+        (FILE, 10**6, 0.1),
+        (params(), 5000, 0.1),  # duels with a champion have fresh ones
+        (params(source="file", path="prompts.txt", test_fraction=0.05), 2500, 0.05),
+    ],
+)
+def test_a_file_is_shared_out_so_that_both_duels_see_the_gain(own, num_prompts, share):
+    assert share == own.prompts.test_share(num_prompts)
 
-    found = expected_exam(params(source="file", path=str(path)))
 
-    assert found is not None
-    assert 5 == found.num_test
-    hub = {"dataset": "a/b", "revision": "0" * 40}
-    assert expected_exam(params(source="hub", **hub)) is None
+def test_what_is_kept_for_duels_is_what_they_need():
+    exam = Exam(FILE, 900)
+
+    assert FIRST_DUEL == exam.needed(is_first=True)
+    assert FOLLOWING_DUELS == exam.needed(is_first=False)
 
 
 @pytest.mark.wide
