@@ -8,6 +8,7 @@ from io import StringIO
 from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperGroup
 
 from flows.commands import (
     beginning,
@@ -32,8 +33,34 @@ STOPPED = (130, 143)  # by Ctrl-C, by SIGTERM
 # Typer has click's exceptions in a private module.
 USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__base__)
 
+GROUPS = {
+    "Begin": ("init", "import", "doctor", "check", "validate", "trial", "tune-lr", "calibrate"),
+    "Run": ("run", "resume", "status", "sweep"),
+    "Look": ("report", "compare", "examples", "plots", "history", "champion", "lineage", "drift"),
+    "Decide": ("promote", "rollback", "reevaluate", "restore", "export"),
+    "Serve": ("ui", "deploy", "worker", "serve", "serve-jobs"),
+    "Maintain": ("render", "gc"),
+}
+"""Every command, in the order in which a person meets them."""
+
+
+class Grouped(TyperGroup):
+    """Help that lists commands by what they are for; only Rich's, which is off, has panels."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - click's
+        """Writes a section for each group."""
+        width = formatter.width - 6 - max(map(len, self.commands))
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name, self.commands[name].get_short_help_str(width)) for name in names],
+                    col_max=formatter.width,
+                )
+
+
 app = typer.Typer(
     name="astra",
+    cls=Grouped,
     help="Train a red-team attacker, examine it, register it and decide about it.",
     no_args_is_help=True,
     rich_markup_mode=None,

@@ -9,7 +9,7 @@ import pytest
 import typer
 from each_row import each_row
 
-from flows.cli import app, project_folder, run_command
+from flows.cli import GROUPS, app, project_folder, run_command
 
 ROOT = Path(__file__).parents[2]
 
@@ -115,6 +115,17 @@ def test_every_command_that_lists_can_do_so_in_json():
     assert set(commands) - ACTS == listing
 
 
+def test_the_help_has_every_command_in_one_group(capsys):
+    commands = typer.main.get_command(app).commands
+    named = [name for names in GROUPS.values() for name in names]
+    assert 0 == run_command(["--help"])
+    told = capsys.readouterr().out
+
+    assert sorted(commands) == sorted(named)
+    assert "\nBegin:\n  init " in told
+    assert "\nMaintain:\n  render " in told
+
+
 def test_outside_of_a_project_the_way_in_is_named(restored, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     status = run_command(["check"])
@@ -175,7 +186,7 @@ def test_version_is_reported(capsys):
 
 def test_without_a_command_the_help_is_shown(capsys):
     assert 2 == run_command([])
-    assert "Commands:" in capsys.readouterr().err
+    assert "\nBegin:\n" in capsys.readouterr().err
 
 
 def test_a_stage_error_is_not_told_twice(monkeypatch, capsys):
