@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from astra_core.errors import ConfigurationError
 from tasks.params.schema import Params
+from tasks.pipeline.stage_code import code_of
 
 
 class Role(Enum):
@@ -75,7 +76,6 @@ class Stage:
         metrics: Figures of the result.
         plots: Curves of the result.
         receipts: Proofs of what was done outside of the folder.
-        code: Files and folders; an edit there makes the stage run again.
         is_parallel: True when several processes can run it together.
     """
 
@@ -88,13 +88,17 @@ class Stage:
     metrics: tuple[Path, ...]
     plots: tuple[Path, ...]
     receipts: tuple[Path, ...]
-    code: tuple[str, ...]
     is_parallel: bool = False
 
     @property
     def description(self) -> str:
         """The first line of the function's docstring."""
         return (inspect.getdoc(self.function) or "").partition("\n")[0].replace("``", "")
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """Files and folders; an edit there makes the stage run again."""
+        return code_of(self.function.__module__, self.params)
 
     @property
     def products(self) -> tuple[Path, ...]:
@@ -117,13 +121,10 @@ def plain_sections(params: Any) -> dict[str, Any]:
     return {name: _plain(section) for name, section in tracked.items()}
 
 
-def stage(
-    *, code: tuple[str, ...], name: str | None = None, is_parallel: bool = False
-) -> Callable[[Function], Function]:
+def stage(*, name: str | None = None, is_parallel: bool = False) -> Callable[[Function], Function]:
     """A decorator that describes a stage and leaves its function unchanged.
 
     Args:
-        code: Files and folders; an edit there makes the stage run again. As few as possible.
         name: A noun; by default the name of the module.
         is_parallel: True when several processes can run it together; the first one writes.
 
@@ -141,7 +142,6 @@ def stage(
             function=function,
             params_class=params_class,
             params=_checked_params(params_class, where),
-            code=code,
             is_parallel=is_parallel,
             **{role.value: tuple(paths[role]) for role in Role},
         )

@@ -8,10 +8,12 @@ from typing import Any, Self
 from astra_core.files import file_digest, folder_digest, record_digest
 from tasks.params.plugins import PLUGINS, is_source, source_digests
 from tasks.params.schema import TrackingConfiguration
+from tasks.pipeline.stage_code import ROOT, code_of
 from tasks.records.models import Parent, read_manifest
 from tasks.records.rollouts import ROLLOUTS_FILE
 
 RUNS = Path("runs")
+_STAGE = "tasks.stages.training"
 # Only the evaluation stage uses them, after the training.
 _ASKED_AFTER = frozenset({"calibration", "second_judge", "second_threshold"})
 
@@ -78,20 +80,30 @@ class TrainingRun:
 
 def run_key(sections: Mapping[str, Any], inputs: TrainingInputs) -> str:
     """The name of a run; equal parameters, inputs and code resume it."""
-    root = Path(__file__).resolve().parents[2]
-    # The code of plug-ins too: after an edit, training must start over, not export the old result.
-    code = [
-        folder_digest(root / "astra_core", keep=lambda file: file.suffix == ".py"),
-        folder_digest(PLUGINS, keep=is_source),
-        source_digests(sections),
-    ]
     digests = [
         file_digest(inputs.valid / "train.parquet"),
         file_digest(inputs.valid / "dev.parquet"),
         file_digest(inputs.baseline / ROLLOUTS_FILE),
         read_manifest(inputs.base).digests(),
     ]
-    return record_digest([dict(sections), digests, code])
+    return record_digest([dict(sections), digests, code_digests(sections)])
+
+
+def code_digests(sections: Mapping[str, Any]) -> list[Any]:
+    """The digests of the code that decides a training's result.
+
+    That of plug-ins too: after an edit, training must start over, not export the old result.
+    """
+    paths = (path for path in code_of(_STAGE, tuple(sections)) if path != PLUGINS.as_posix())
+    return [
+        {path: _code_digest(ROOT / path) for path in paths},
+        folder_digest(PLUGINS, keep=is_source),
+        source_digests(sections),
+    ]
+
+
+def _code_digest(path: Path) -> str:
+    return folder_digest(path, keep=is_source) if path.is_dir() else file_digest(path)
 
 
 def _without(section: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:

@@ -54,22 +54,7 @@ class ModelsFiles:
     base: Out = Path("models/base")
 
 
-@stage(
-    code=(
-        "tasks/stages/models.py",
-        "tasks/builtin",
-        "tasks/records/attacker.py",
-        "tasks/records/models.py",
-        "tasks/tracking/lineage/parents.py",
-        "astra_core/errors/excerpt.py",
-        "astra_core/training/distribution/launch.py",
-        "astra_core/paths.py",
-        "astra_core/engine/memory.py",
-        "astra_core/models/folders.py",
-        "astra_core/models/folder_checks.py",
-        "astra_core/models/pretrained.py",
-    )
-)
+@stage()
 def prepare_models(params: ModelsParams, files: ModelsFiles = ModelsFiles()) -> ModelsSummary:
     """Makes or locates the three models, loads each once as a check, and writes the manifest.
 

@@ -91,23 +91,7 @@ class PromptsFiles:
     folder: Out = Path("data/prompts")
 
 
-@stage(
-    code=(
-        "astra_core/errors/excerpt.py",
-        "astra_core/rollout/metadata.py",
-        "astra_core/paths.py",
-        "astra_core/seeding.py",
-        "tasks/builtin/grammar.py",
-        "tasks/builtin/openers.py",
-        "tasks/builtin/words.py",
-        "tasks/params/yaml_files.py",
-        "tasks/records/intake.py",
-        "tasks/records/prompt_table.py",
-        "tasks/records/reports.py",
-        "tasks/sources",
-        "tasks/stages/prompts.py",
-    )
-)
+@stage()
 def prepare_prompts(params: PromptsParams, files: PromptsFiles = PromptsFiles()) -> PromptsSummary:
     """Distinct prompts with stable ids in ``train``, ``dev`` and ``test`` parquet files.
 

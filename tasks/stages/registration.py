@@ -82,47 +82,7 @@ class RegistrationFiles:
     receipt: Receipt = Path("reports/registration.json")
 
 
-@stage(
-    code=(
-        "astra_core/metrics/reply_signal.py",
-        "astra_core/models/folders.py",
-        "tasks/stages/registration.py",
-        "astra_core/settings/attacker.py",
-        "astra_core/settings/sizes.py",
-        "astra_core/errors/excerpt.py",
-        "astra_core/rollout",
-        "astra_core/metrics/statistics.py",
-        "astra_core/seeding.py",
-        "tasks/tracking/artifacts.py",
-        "tasks/tracking/registry/evidence.py",
-        "tasks/tracking/figures.py",
-        "tasks/promotion/known_prompts.py",
-        "tasks/records/attacker.py",
-        "tasks/records/evaluation.py",
-        "tasks/records/models.py",
-        "tasks/records/receipt.py",
-        "tasks/records/reports.py",
-        "tasks/records/training.py",
-        "tasks/records/prompt_table.py",
-        "tasks/records/rollout_columns.py",
-        "tasks/records/rollouts.py",
-        "tasks/report",
-        "tasks/reporting/category_table.py",
-        "tasks/reporting/turns.py",
-        "tasks/tracking/registry/card.py",
-        "tasks/tracking/lineage/chronicle.py",
-        "tasks/tracking/registry/registered.py",
-        "tasks/tracking/registry/registration.py",
-        "tasks/tracking/traces.py",
-        "tasks/tracking/registry/versions.py",
-        "tasks/tracking/lineage/logged.py",
-        "tasks/tracking/pages.py",
-        "tasks/tracking/plots.py",
-        "tasks/machine/scratch.py",
-        "tasks/machine/time_words.py",
-        "tasks/serving",
-    )
-)
+@stage()
 def register_attacker(
     params: RegistrationParams, files: RegistrationFiles = RegistrationFiles()
 ) -> RegistrationReceipt:

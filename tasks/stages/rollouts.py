@@ -77,51 +77,7 @@ class RolloutsFiles:
     docs: Out = Path("reports/data_docs/rollouts.html")
 
 
-@stage(
-    code=(
-        "tasks/stages/rollouts.py",
-        "tasks/pipeline/precision.py",
-        "tasks/records/data_profile.py",
-        "tasks/records/models.py",
-        "tasks/records/prompt_table.py",
-        "tasks/records/prompts.py",
-        "tasks/records/rollout_report.py",
-        "tasks/records/reports.py",
-        "tasks/records/rollout_columns.py",
-        "tasks/records/rollouts.py",
-        "tasks/expectations",
-        "tasks/params/languages.py",
-        "astra_core/errors/excerpt.py",
-        "astra_core/training/distribution/launch.py",
-        "astra_core/agents.py",
-        "astra_core/settings/attacker.py",
-        "astra_core/settings/sizes.py",
-        "astra_core/assembly.py",
-        "astra_core/engine",
-        "astra_core/crew.py",
-        "astra_core/rolling.py",
-        "astra_core/executor.py",
-        "astra_core/executors/shared.py",
-        "astra_core/conversation.py",
-        "astra_core/judge.py",
-        "astra_core/judges",
-        "astra_core/metrics",
-        "astra_core/evaluator.py",
-        "astra_core/models",
-        "astra_core/reward.py",
-        "astra_core/rewards",
-        "astra_core/rollout",
-        "astra_core/sampler.py",
-        "astra_core/samplers",
-        "astra_core/scorer.py",
-        "astra_core/scorers",
-        "astra_core/seeding.py",
-        "astra_core/system.py",
-        "astra_core/target.py",
-        "astra_core/targets",
-        "plugins",
-    )
-)
+@stage()
 def collect_rollouts(
     params: RolloutsParams, files: RolloutsFiles = RolloutsFiles()
 ) -> RolloutsSummary:

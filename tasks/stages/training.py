@@ -77,30 +77,7 @@ class TrainingFiles:
     report: Out = Path("reports/training.json")
 
 
-@stage(
-    code=(
-        "tasks/stages/training.py",
-        "tasks/params/plugins.py",
-        "tasks/pipeline/continuing.py",
-        "tasks/pipeline/precision.py",
-        "tasks/pipeline/remembered.py",
-        "tasks/pipeline/training_run.py",
-        "tasks/records/attacker.py",
-        "tasks/records/checkpoint.py",
-        "tasks/records/journal.py",
-        "tasks/records/models.py",
-        "tasks/records/prompt_table.py",
-        "tasks/records/prompts.py",
-        "tasks/records/reports.py",
-        "tasks/records/rollout_columns.py",
-        "tasks/records/rollouts.py",
-        "tasks/records/stored_rollouts.py",
-        "tasks/records/training.py",
-        "astra_core",
-        "plugins",
-    ),
-    is_parallel=True,
-)
+@stage(is_parallel=True)
 def train_attacker(
     params: TrainingParams, files: TrainingFiles = TrainingFiles()
 ) -> TrainingSummary:

@@ -87,30 +87,7 @@ class ValidationFiles:
     docs: Out = Path("reports/data_docs/prompts.html")
 
 
-@stage(
-    code=(
-        "astra_core/conversation.py",
-        "astra_core/errors/excerpt.py",
-        "astra_core/executor.py",
-        "astra_core/executors",
-        "astra_core/judge.py",
-        "astra_core/rollout",
-        "astra_core/scorer.py",
-        "astra_core/scorers",
-        "plugins",
-        "tasks/expectations",
-        "tasks/params/languages.py",
-        "tasks/promotion/power.py",
-        "tasks/promotion/spending.py",
-        "astra_core/redaction.py",
-        "tasks/records/data_profile.py",
-        "tasks/records/intake.py",
-        "tasks/records/prompt_pieces.py",
-        "tasks/records/prompt_table.py",
-        "tasks/records/reports.py",
-        "tasks/stages/validation.py",
-    )
-)
+@stage()
 def validate_prompts(
     params: ValidationParams, files: ValidationFiles = ValidationFiles()
 ) -> ValidationReport:

@@ -57,7 +57,7 @@ def count_prompts(params: CountingParams, files: CountingFiles = CountingFiles()
 
 
 def test_a_stage_is_what_the_signature_says():
-    described = stage_of(stage(code=("tasks/counting.py",), name="counting")(count_prompts))
+    described = stage_of(stage(name="counting")(count_prompts))
 
     assert described == Stage(
         name="counting",
@@ -69,21 +69,20 @@ def test_a_stage_is_what_the_signature_says():
         metrics=(Path("reports/counts.json"),),
         plots=(Path("reports/counts.csv"),),
         receipts=(Path("reports/sent.json"),),
-        code=("tasks/counting.py",),
     )
 
 
 def test_a_stage_is_for_one_process_unless_it_says_otherwise():
-    assert not stage_of(stage(code=())(count_prompts)).is_parallel
-    assert stage_of(stage(code=(), is_parallel=True)(count_prompts)).is_parallel
+    assert not stage_of(stage()(count_prompts)).is_parallel
+    assert stage_of(stage(is_parallel=True)(count_prompts)).is_parallel
 
 
 def test_a_stage_is_named_after_its_module():
-    assert __name__.rpartition(".")[2] == stage_of(stage(code=())(count_prompts)).name
+    assert __name__.rpartition(".")[2] == stage_of(stage()(count_prompts)).name
 
 
 def test_the_decorator_returns_the_plain_function():
-    assert count_prompts is stage(code=())(count_prompts)
+    assert count_prompts is stage()(count_prompts)
     assert Counted(3, "profanity") == count_prompts(sections_for(CountingParams, Params(seed=3)))
 
 
@@ -92,17 +91,17 @@ def test_a_function_without_the_decorator_is_no_stage():
 
 
 def test_a_stage_runs_on_the_sections_that_it_names():
-    described = stage_of(stage(code=())(count_prompts))
+    described = stage_of(stage()(count_prompts))
 
     assert "seed 7, scorer profanity" == described.run(Params(seed=7)).summary()
 
 
 def test_the_description_is_the_first_line_of_the_docstring():
-    assert "Counts." == stage_of(stage(code=())(count_prompts)).description
+    assert "Counts." == stage_of(stage()(count_prompts)).description
 
 
 def test_the_products_are_all_that_is_written():
-    described = stage_of(stage(code=())(count_prompts))
+    described = stage_of(stage()(count_prompts))
 
     names = ["counts", "counts.json", "counts.csv", "sent.json"]
     assert names == [path.name for path in described.products]
@@ -193,6 +192,6 @@ class Thawed:
 )
 def test_a_signature_that_breaks_the_rule_is_refused(function: Any, message: str):
     with pytest.raises(ConfigurationError, match=message) as refusal:
-        stage(code=())(function)
+        stage()(function)
 
     assert function.__name__ in str(refusal.value)
