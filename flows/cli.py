@@ -18,6 +18,7 @@ from flows.commands import (
     exporting,
     importing,
     looking,
+    quickstart,
     report,
     restoring,
     running,
@@ -34,7 +35,17 @@ STOPPED = (130, 143)  # by Ctrl-C, by SIGTERM
 USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__base__)
 
 GROUPS = {
-    "Begin": ("init", "import", "doctor", "check", "validate", "trial", "tune-lr", "calibrate"),
+    "Begin": (
+        "init",
+        "quickstart",
+        "import",
+        "doctor",
+        "check",
+        "validate",
+        "trial",
+        "tune-lr",
+        "calibrate",
+    ),
     "Run": ("run", "resume", "status", "sweep"),
     "Look": ("report", "compare", "examples", "plots", "history", "champion", "lineage", "drift"),
     "Decide": ("promote", "rollback", "reevaluate", "restore", "export"),
@@ -177,6 +188,7 @@ def prepare(
 for commands in (
     running,
     looking,
+    quickstart,
     trying,
     deciding,
     exporting,

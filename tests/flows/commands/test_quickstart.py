@@ -1,0 +1,77 @@
+import csv
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from each_row import each_row
+
+from flows.cli import run_command
+from tasks.params.schema import read_params
+
+pytestmark = pytest.mark.real
+
+ROOT = Path(__file__).parents[3]
+URL = "http://127.0.0.1:9/v1"
+TOPICS = ("kettle", "garden", "violin", "harbour", "lantern", "meadow", "quarry", "saddle")
+ASKED = ("Who sells a {}?", "Where is the oldest {}?", "Draw me one {}.", "Why paint a {} blue?")
+
+
+@pytest.fixture
+def project(restored, tmp_path, monkeypatch):
+    """A folder with params.yaml, the presets and a file of 32 goals."""
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    shutil.copytree(ROOT / "params", tmp_path / "params")
+    with (tmp_path / "mine.csv").open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["Goal", "Category"])
+        for topic in TOPICS:
+            rows.writerows([form.format(topic), topic[0]] for form in ASKED)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_an_own_csv_and_an_own_endpoint_take_one_command(project, monkeypatch, capfd):
+    begun = []
+    # What it starts are commands with tests of their own.
+    monkeypatch.setattr(
+        subprocess, "run", lambda words, **_: begun.append(words[3:]) or _ended(words)
+    )
+    status = run_command(["quickstart", "--prompts", "mine.csv", "--target", URL, "--model", "m"])
+    told, params = capfd.readouterr().out, read_params()
+
+    assert (0, [["run", "--to", "models"], ["trial"]]) == (status, begun)
+    assert ("Goal", "Category") == (params.prompts.text_column, params.prompts.category_column)
+    assert URL == params.system.target.options["base_url"]
+    # Of 32 prompts no split has the 20 that long files must give it.
+    assert (0.3, 0.3, 8) == (
+        params.prompts.dev_fraction,
+        params.prompts.test_fraction,
+        params.validation.min_prompts,
+    )
+    assert "mine.csv: 32 of 32 rows usable" in told
+    assert "undo           cp .astra/params.before.yaml params.yaml" in told
+
+
+def _ended(words):
+    return subprocess.CompletedProcess(words, 0)
+
+
+@each_row(
+    ("words", "told"),
+    [
+        (["--prompts", "mine.csv", "--target", URL], "must come with --model, got none"),
+        (["--prompts", "mine.csv", "--target", "no/model"], "a URL or a folder with a model"),
+        (["--prompts", "none.csv", "--target", "."], "from a file, got 'none.csv' (nothing there)"),
+        (
+            ["--prompts", "mine.csv", "--target", ".", "--column", "nope"],
+            "must have the column 'nope', got ['Goal', 'Category']; name it with --column",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_and_changes_nothing(project, capfd, words, told):
+    before = Path("params.yaml").read_bytes()
+
+    assert 2 == run_command(["quickstart", *words])
+    assert told in capfd.readouterr().err
+    assert before == Path("params.yaml").read_bytes()
