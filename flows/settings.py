@@ -6,6 +6,7 @@ params.yaml that is laid over it, key by key; a choice, which has a ``name``, re
 choice.
 """
 
+import copy
 import io
 import json
 import re
@@ -13,6 +14,7 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -163,9 +165,12 @@ def _pairs(changed: _Changed, path: Path) -> Iterator[tuple[str, Any]]:
 
 def _changed(assignments: Sequence[str], path: Path, preset: str | None = None) -> _Changed:
     # Without this check, tags and repeated keys would be accepted.
-    read_record(path)
+    plain = read_record(path)
+    before = read_yaml_text(path)
+    if preset is None and not assignments:
+        return _Changed(before, [], [], Params.read(plain, where=""))
     yaml = _round_trip_yaml()
-    record = yaml.load(read_yaml_text(path))
+    record = copy.deepcopy(_read_with_comments(before))
     keys = [] if preset is None else _lay_over(record, preset, path)
     lines = []
     if keys:
@@ -175,9 +180,15 @@ def _changed(assignments: Sequence[str], path: Path, preset: str | None = None) 
         if line is not None:
             keys.append(text.partition("=")[0].strip())
             lines.append(line)
-    text = _with_headings(_dumped(record, yaml), read_yaml_text(path))
+    text = _with_headings(_dumped(record, yaml), before)
     plain = load_yaml(text, subject=str(path), way_out="see --set")
     return _Changed(text, keys, lines, Params.read(plain, where=""))
+
+
+@lru_cache(maxsize=1)
+def _read_with_comments(text: str) -> Any:
+    """The record of params.yaml with its comments; a sweep lays many values over the same one."""
+    return _round_trip_yaml().load(text)
 
 
 def _lay_over(record: Any, preset: str, path: Path) -> list[str]:

@@ -20,6 +20,8 @@ gc.set_threshold(5_000, *gc.get_threshold()[1:])
 # What is flushed survives a power cut, which no test has; killed processes need no flush. Where
 # it is called, test_files tells.
 os.fsync = lambda _: None
+# Trio's plug-in of Hypothesis would be loaded, and no test uses it.
+os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
 # The sets of every process that a test starts are in an order of their own, as a user's are.
 os.environ["PYTHONHASHSEED"] = "random"
 

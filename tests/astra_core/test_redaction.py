@@ -107,8 +107,9 @@ def test_of_signs_that_are_words_none_is_shown(text):
     assert [] == shown_letters(masked(f"so {text} it"))[3:]
 
 
+# All but surrogates, as in st.text, which would take seconds to find out what UTF-8 encodes.
 @settings(max_examples=50)
-@given(st.text(max_size=40))
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
 def test_masking_shows_no_two_letters_side_by_side_and_is_done_in_one_go(text):
     once = masked(text)
     is_shown = [bool(unicodedata.category(char)[0] in "LN") for char in once]

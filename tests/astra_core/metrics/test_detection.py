@@ -3,7 +3,6 @@ import math
 import numpy as np
 import pytest
 from each_row import each_row
-from scipy.stats import binomtest
 
 from astra_core.metrics.detection import (
     Confusion,
@@ -36,6 +35,8 @@ def test_the_confusion_counts_what_is_flagged_at_or_above_the_threshold():
 @each_row("confidence", [0.8, 0.95])
 def test_a_proportion_has_the_interval_of_wilson(count, total, confidence):
     found = proportion(count, total, confidence=confidence)
+    from scipy.stats import binomtest
+
     known = binomtest(count, total).proportion_ci(confidence, method="wilson")
 
     assert count / total == found.value

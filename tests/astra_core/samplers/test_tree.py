@@ -60,35 +60,30 @@ def assert_same(graphs, others):
                 assert getattr(node, name) == pytest.approx(getattr(twin, name), abs=ROUNDING)
 
 
-def systems():
-    """Every way in which the three models may be related."""
-    other = tiny_language_model(9)
-    so = config(separator="so")
-    two = config(separator="so now")
-    return {
-        "one model": tiny_system(),
-        "another target": tiny_system(target=other),
-        "another tokenizer": tiny_system(target=tiny_language_model(9, vocabulary=None)),
-        "gpt2": tiny_system(kind="gpt2"),
-        "separator of one token": tiny_system(config=so),
-        "separator of two tokens": tiny_system(config=two),
-        "short contexts": tiny_system(config=config(max_context_tokens=9)),
-        "attacker reads less than target": replace(
-            tiny_system(), attacker=tiny_language_model(max_positions=16, is_trained=True)
-        ),
-        "shorter than a probe": tiny_system(
-            config=config(max_context_tokens=8, probe=GenerationConfiguration(max_new_tokens=12))
-        ),
-    }
+def cut_short(most, **changes):
+    return tiny_system(config=config(max_context_tokens=most, **changes))
 
 
-SYSTEMS = systems()
+SYSTEMS = {
+    "one model": tiny_system,
+    "another target": lambda: tiny_system(target=tiny_language_model(9)),
+    "another tokenizer": lambda: tiny_system(target=tiny_language_model(9, vocabulary=None)),
+    "gpt2": lambda: tiny_system(kind="gpt2"),
+    "separator of one token": lambda: tiny_system(config=config(separator="so")),
+    "separator of two tokens": lambda: tiny_system(config=config(separator="so now")),
+    "short contexts": lambda: cut_short(9),
+    "attacker reads less than target": lambda: replace(
+        tiny_system(), attacker=tiny_language_model(max_positions=16, is_trained=True)
+    ),
+    "shorter than a probe": lambda: cut_short(8, probe=GenerationConfiguration(max_new_tokens=12)),
+}
+"""Every way in which the three models may be related."""
 QUICK = ("another tokenizer", "separator of two tokens", "attacker reads less than target")
 
 
 @pytest.fixture(params=wide_but(SYSTEMS, *QUICK), scope="module")
 def system(request):
-    return SYSTEMS[request.param]
+    return SYSTEMS[request.param]()
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +208,7 @@ def test_a_child_reads_what_its_parent_read_and_what_was_said(system, graphs):
 
 
 def test_contexts_that_are_too_long_lose_their_oldest_tokens():
-    system = SYSTEMS["short contexts"]
+    system = SYSTEMS["short contexts"]()
     graphs = sampler(system, tree_depth=3, tree_width=2).roll_out(PROMPTS[:2], iteration=0)
     nodes = [node for graph in graphs for node in graph.nodes()]
 

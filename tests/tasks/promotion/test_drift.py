@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 from each_row import each_row
-from scipy.stats import ttest_ind
 
 from astra_core.errors import DataError
 from astra_core.metrics.statistics import bootstrap_mean
@@ -71,6 +70,8 @@ def test_equal_outcomes_have_a_sampling_error_too():
 def test_the_interval_is_welchs_of_both_samples_with_two_more_prompts():
     today, registered = [0.0, 0.5, 1.0, 1.0, 1.0], [0.0, 0.0, 0.5, 1.0]
     found = drift_between(today, registered, confidence=0.9)
+    from scipy.stats import ttest_ind
+
     both = ttest_ind([*today, 0, 1], [*registered, 0, 1], equal_var=False)
     expected = both.confidence_interval(0.9)
 
