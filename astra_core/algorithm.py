@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import Parameter
 
-from astra_core.config import Section
+from astra_core.config import GenerationConfiguration, Section
 from astra_core.errors import ConfigurationError
 from astra_core.extensions.calls import plugin_call
 from astra_core.extensions.plugin_class import Plugin, default_options
@@ -26,6 +26,7 @@ which the algorithm adds as ``parameters``."""
 ALL_GIVEN: frozenset[Need] = frozenset({"siblings", "runs", "reference", "shared_tokenizer"})
 """What System and sampler can provide; an algorithm must add its value head itself."""
 
+_SAMPLED_BY = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 # For each need the message if it is not met; ``check_needs`` adds the algorithm's name.
 _LACKING: dict[Need, str] = {
     "siblings": "rollouts.sampler must try several probes after each context for {name}, which "
@@ -160,3 +161,21 @@ def refuse_single_children(subject: str, sampler_options: Section) -> None:
             f"which compares siblings, got {width}; raise it or choose another training.algorithm"
         )
         raise ConfigurationError(msg)
+
+
+def off_policy(options: Section, probe: GenerationConfiguration) -> str:
+    """A line about probes that are not samples of the attacker's own probabilities; or empty.
+
+    Args:
+        options: Of the algorithm; only a policy gradient takes probes for such samples.
+        probe: How they are sampled.
+    """
+    given = probe.model_dump(include=set(_SAMPLED_BY), exclude_defaults=True)
+    if not given or not getattr(options, "is_policy_gradient", False):
+        return ""
+    changed = ", ".join(f"{name} {given[name]:g}" for name in _SAMPLED_BY if name in given)
+    return (
+        f"system.probe has {changed}: probes are not sampled from the attacker's own "
+        "probabilities, so a policy gradient learns off-policy, which no ratio corrects; leave it "
+        "out, or see docs/algorithms.md"
+    )

@@ -8,7 +8,7 @@ it belongs in the reward.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from jaxtyping import Float
@@ -33,6 +33,8 @@ from astra_core.settings.sections import refuse_unread
 
 class KLOptions(Section):
     """What counts of a reward, where the KL penalty applies, and how large it is."""
+
+    is_policy_gradient: ClassVar[bool] = True
 
     clip_reward: Positive | None = Field(
         default=None, description="Holds a turn's own reward within minus this and this."

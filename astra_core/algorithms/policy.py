@@ -30,7 +30,7 @@ from astra_core.algorithms.functional import (
 from astra_core.algorithms.kl_penalty import KLOptions, KLPenalty
 from astra_core.algorithms.movement import movement_figures
 from astra_core.algorithms.policy_batch import AdvantageStep, PolicyBatch, PolicyStep, collated
-from astra_core.config import GenerationConfiguration, NonNegative, Section
+from astra_core.config import NonNegative
 from astra_core.engine.logprobs import token_logprobs, token_logprobs_and_entropies
 from astra_core.rollout import Graph
 from astra_core.system import System
@@ -44,7 +44,6 @@ __all__ = [
     "Surrogate",
     "log_ratios",
     "mean_of",
-    "off_policy",
     "policy_loss",
 ]
 
@@ -62,27 +61,6 @@ class PolicyOptions(CreditOptions, KLOptions):
     )
     entropy_coefficient: NonNegative = Field(
         default=0.0, description="Reward units per nat of a token's entropy."
-    )
-
-
-_SAMPLED_BY = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
-
-
-def off_policy(options: Section, probe: GenerationConfiguration) -> str:
-    """A line about probes that are not samples of the attacker's own probabilities; or empty.
-
-    Args:
-        options: Of the algorithm; only a policy gradient takes probes for such samples.
-        probe: How they are sampled.
-    """
-    given = probe.model_dump(include=set(_SAMPLED_BY), exclude_defaults=True)
-    if not given or not isinstance(options, KLOptions):
-        return ""
-    changed = ", ".join(f"{name} {given[name]:g}" for name in _SAMPLED_BY if name in given)
-    return (
-        f"system.probe has {changed}: probes are not sampled from the attacker's own "
-        "probabilities, so a policy gradient learns off-policy, which no ratio corrects; leave it "
-        "out, or see docs/algorithms.md"
     )
 
 

@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from astra_core.algorithm import Algorithm, Batch
-from astra_core.algorithms.policy import off_policy
+from astra_core.algorithm import Algorithm, Batch, off_policy
 from astra_core.config import Section, TrainingConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.extensions import promises

@@ -70,7 +70,7 @@ def _check_all(params: Params) -> None:
 
 def tell_warnings(params: Params) -> None:
     """Prints a line on standard error about each setting that can be used and hardly meant."""
-    from astra_core.algorithms.policy import off_policy
+    from astra_core.algorithm import off_policy
     from astra_core.training.selection.evaluation_scheme import idle_rule
 
     options = read_options("algorithm", params.training.algorithm)

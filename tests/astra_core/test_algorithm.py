@@ -1,12 +1,14 @@
 from functools import cache
 
 import pytest
+from each_row import each_row
 from tiny_training import sampler_of
 
-from astra_core.algorithm import Algorithm
+from astra_core.algorithm import Algorithm, off_policy
 from astra_core.algorithms.dpo import DPO
-from astra_core.config import Section
+from astra_core.config import Choice, GenerationConfiguration, Section
 from astra_core.errors import ConfigurationError
+from astra_core.registry import read_options
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 
@@ -66,3 +68,22 @@ def test_rollouts_make_steps():
     (graph,) = sampler_of(shared_system()).roll_out(tiny_prompts(1), iteration=0)
 
     assert len(Undemanding(Section(), system=shared_system()).flatten_all([graph])) == 12
+
+
+@each_row(
+    "name, probe, told",
+    [
+        *((name, {"temperature": 0.7}, "temperature 0.7:") for name in ("reinforce", "rloo")),
+        *((name, {"top_k": 20, "top_p": 0.9}, "top_k 20, top_p 0.9:") for name in ("grpo", "ppo")),
+        ("grpo", {"repetition_penalty": 1.2}, "repetition_penalty 1.2:"),
+        ("grpo", {"max_new_tokens": 8}, None),
+        ("dpo", {"temperature": 0.7}, None),
+    ],
+)
+def test_probes_of_other_probabilities_than_the_attackers_are_told(name, probe, told):
+    line = off_policy(
+        read_options("algorithm", Choice(name=name)), GenerationConfiguration(**probe)
+    )
+
+    assert (told is None) == (not line)
+    assert line.startswith(f"system.probe has {told} probes are not sampled" if told else "")

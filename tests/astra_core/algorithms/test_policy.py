@@ -11,16 +11,13 @@ from astra_core.algorithms.policy import (
     PolicyOptions,
     log_ratios,
     mean_of,
-    off_policy,
     policy_loss,
 )
 from astra_core.algorithms.policy_batch import (
     PolicyBatch,
 )
-from astra_core.config import Choice, GenerationConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.models.rows import pad_rows, padded_logits
-from astra_core.registry import read_options
 from astra_core.testing import tiny_graph, tiny_node
 
 LONG = tiny_node(1.0, probe_logprobs=(-1.0, -2.0, -3.0), reference_logprobs=(-4.0, -5.0, -6.0))
@@ -181,22 +178,3 @@ def test_without_a_bonus_no_entropy_is_computed_or_logged(experience, make_algor
         batch = algorithm.collate(algorithm.flatten_all(experience))
 
         assert "entropy_nats" not in algorithm.step(batch)[1]
-
-
-@each_row(
-    "name, probe, told",
-    [
-        *((name, {"temperature": 0.7}, "temperature 0.7:") for name in ("reinforce", "rloo")),
-        *((name, {"top_k": 20, "top_p": 0.9}, "top_k 20, top_p 0.9:") for name in ("grpo", "ppo")),
-        ("grpo", {"repetition_penalty": 1.2}, "repetition_penalty 1.2:"),
-        ("grpo", {"max_new_tokens": 8}, None),
-        ("dpo", {"temperature": 0.7}, None),
-    ],
-)
-def test_probes_of_other_probabilities_than_the_attackers_are_told(name, probe, told):
-    line = off_policy(
-        read_options("algorithm", Choice(name=name)), GenerationConfiguration(**probe)
-    )
-
-    assert (told is None) == (not line)
-    assert line.startswith(f"system.probe has {told} probes are not sampled" if told else "")
