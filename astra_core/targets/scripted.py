@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 import yaml
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from astra_core.config import Count, GenerationConfiguration, Section
 from astra_core.conversation import Conversation
@@ -21,14 +21,30 @@ class Rule(Section):
     """A reply and when it is given."""
 
     when: str = Field(default="", description="A regular expression, found in the probe.")
+    before: str | None = Field(
+        default=None, description="Another, found in an earlier probe; null asks for none."
+    )
     turn: Count | None = Field(default=None, description="The turn of the rule; null is any.")
     say: tuple[str, ...] = Field(min_length=1, description="One of these; {probe} is the probe.")
 
-    @field_validator("when")
+    @field_validator("when", "before")
     @classmethod
-    def _can_be_found(cls, value: str) -> str:
-        check_pattern("when", value)
+    def _can_be_found(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None:
+            check_pattern(str(info.field_name), value)
         return value
+
+    def fits(self, probes: Sequence[str]) -> bool:
+        """Whether it replies to the last of these probes of one conversation."""
+        *earlier, last = probes
+        return (
+            self.turn in {None, len(probes)}
+            and occurs(self.when, last, where="target 'scripted': when")
+            and (self.before is None or any(self._precedes(probe) for probe in earlier))
+        )
+
+    def _precedes(self, probe: str) -> bool:
+        return occurs(self.before or "", probe, where="target 'scripted': before")
 
 
 class Rules(Section):
@@ -90,15 +106,10 @@ class Scripted(Target):
         ]
 
     def _reply(self, conversation: Conversation, key: bytes, most: int) -> Reply:
-        probe, turn = conversation.messages[-1].text, conversation.num_turns + 1
-        fitting = (
-            rule.say
-            for rule in self._rules.rules
-            if rule.turn in {None, turn}
-            and occurs(rule.when, probe, where="target 'scripted': when")
-        )
+        probes = [message.text for message in conversation.messages if message.role == "user"]
+        fitting = (rule.say for rule in self._rules.rules if rule.fits(probes))
         sayings = next(fitting, self._rules.otherwise)
-        saying = sayings[int(generator(key).integers(len(sayings)))].replace("{probe}", probe)
+        saying = sayings[int(generator(key).integers(len(sayings)))].replace("{probe}", probes[-1])
         words = saying.split(" ")
         if len(words) <= most:
             return Reply(saying)

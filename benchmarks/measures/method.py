@@ -5,9 +5,11 @@ one thread: from prompts to the evaluation of an algorithm in a world under a se
 kept in the cache, so a cell is run once; another call runs those that are missing. The number of
 strategies depends on the number of hits shown, so only equal numbers compare.
 ``--cells 2`` runs at most two now. ``embedded`` is the default's own world; for the others see
-``benchmarks.worlds``. A folder that it made is a world too, named by its last part; ``--recipes``
-compares settings, ``--exam`` changes those of the last evaluation alone, and ``--pooled`` prints
-means over seeds, the gain with Student's interval. Remove the cache when the code has changed.
+``benchmarks.worlds``, and for scripted targets by rules, with attackers of your own,
+``--family rules --help``. A folder that it made is a world too, named by its last part;
+``--recipes`` compares settings, ``--exam`` changes those of the last evaluation alone, and
+``--pooled`` prints means over seeds, the gain with Student's interval. Remove the cache when the
+code has changed.
 """
 
 import argparse
@@ -85,7 +87,15 @@ class Cell:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status, after missing cells have run and the table of all is printed."""
-    parser = LineParser(prog="python -m benchmarks method", description=__doc__)
+    parser = LineParser(prog="python -m benchmarks method", description=__doc__, add_help=False)
+    parser.add_argument("--family", choices=["worlds", "rules"], default="worlds")
+    asked, others = parser.parse_known_args(arguments)
+    if asked.family == "rules":
+        # Imported late: it loads torch, which the stages of worlds load in processes of their own.
+        from benchmarks import rule_family
+
+        return rule_family.main(others)
+    parser.add_argument("-h", "--help", action="help")
     parser.add_argument("--worlds", nargs="+", type=_world, default=ALL_WORLDS)
     parser.add_argument("--recipes", nargs="+", choices=RECIPES, default=[DEFAULT])
     parser.add_argument("--algorithms", nargs="+", default=["dpo", "grpo", "ppo"])

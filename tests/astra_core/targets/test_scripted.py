@@ -50,6 +50,17 @@ def test_the_first_rule_that_fits_replies(rules):
     assert [["again?"]] == ask(rules, "hello", before=before)
 
 
+def test_a_rule_may_ask_for_an_earlier_probe():
+    target = scripted(rules=[{"when": "why", "before": "please", "say": ["because"]}])
+    asked, answered = Message("user", "please"), Message("assistant", "please")
+
+    assert [["because"]] == ask(target, "why", before=[asked, answered])
+    assert [["I cannot help with that."]] == ask(target, "please why")
+    assert [["I cannot help with that."]] == ask(
+        target, "why", before=[Message("user", "x"), answered]
+    )
+
+
 def test_one_of_several_follows_from_the_key(rules):
     first = ask(rules, "why", count=30)
 
@@ -76,6 +87,7 @@ def test_rules_may_be_options_and_name_the_target(rules):
         ("rules: [", "YAML"),
         ("rules: [{say: []}]", "say"),
         ("rules: [{when: '(', say: [a]}]", "when"),
+        ("rules: [{before: '(', say: [a]}]", "before"),
     ],
 )
 def test_a_file_that_is_no_rules_is_one_line(tmp_path, content, message):
