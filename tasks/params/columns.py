@@ -1,5 +1,8 @@
 """The columns that prompts will have, and those that target and judges cannot do without."""
 
+from typing import Any
+
+from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from astra_core.registry import read_options
 from astra_core.rollout.slots import columns_in
@@ -29,13 +32,8 @@ def check_columns(params: Params) -> None:
     """
     told = getattr(read_options("target", params.system.target), "system_prompt", None)
     asked = {"system.target.options.system_prompt": columns_in(told or "")}
-    for key, judge in (
-        ("system.scorer", params.system.scorer),
-        ("evaluation.second_judge", params.evaluation.second_judge),
-    ):
-        if judge is not None and judge.name == "secret":
-            options = read_options("scorer", judge).model_dump()
-            asked[f"{key}.options.column"] = frozenset({options["column"]})
+    asked |= _secrets("system.scorer", params.system.scorer)
+    asked |= _secrets("evaluation.second_judge", params.evaluation.second_judge)
     # Reading a file takes a while, so it waits for a setting that asks.
     known = known_columns(params.prompts) if any(asked.values()) else None
     for key, columns in asked.items():
@@ -47,3 +45,16 @@ def check_columns(params: Params) -> None:
                 "prompts.drawn_columns draw it"
             )
             raise ConfigurationError(msg)
+
+
+def _secrets(key: str, judge: Choice | None) -> dict[str, frozenset[str]]:
+    """The column that each judge of secrets reads, by its key; parts of an ensemble too."""
+    if judge is None or judge.name not in {"secret", "ensemble"}:
+        return {}
+    options: Any = read_options("scorer", judge)
+    if judge.name == "secret":
+        return {f"{key}.options.column": frozenset({options.column})}
+    found: dict[str, frozenset[str]] = {}
+    for name, part in options.judges.items():
+        found |= _secrets(f"{key}.options.judges.{name}.judge", part.judge)
+    return found

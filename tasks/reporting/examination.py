@@ -99,9 +99,12 @@ def examined(
     examination = evaluation.model_dump(
         mode="json", include={"num_rollouts", "num_responses", "depth", "threshold"}
     )
-    ids = [prompt.prompt_id for prompt in prompts]
+    # Judges read metadata: another secret under the same text is another examination.
+    told = [
+        [own.prompt_id, dict(own.metadata)] if own.metadata else own.prompt_id for own in prompts
+    ]
     judging = asked.key() if asked is not None else []
-    key = record_digest([loaded.digest(), examination, ids, seed, *judging])
+    key = record_digest([loaded.digest(), examination, told, seed, *judging])
     with loaded.target.accounted(f"evaluation {record_digest([key, who])[:16]}"):
         found = evaluator.evaluate(loaded)
         used = target_figures(loaded.target, found)
@@ -118,8 +121,7 @@ def examined(
         seed=seed,
     )
     figures |= invented_words(params, places).metrics(found.graphs)
-    told = {**found.figures, **figures}
-    found = replace(found, figures=told, strategies=strategies.labels)
+    found = replace(found, figures={**found.figures, **figures}, strategies=strategies.labels)
     return (asked.applied(found) if asked is not None else found), key
 
 

@@ -8,6 +8,8 @@ from tasks.params.schema import Params
 
 TARGET = {"name": "command", "options": {"program": ["x"], "system_prompt": "Never say {code}."}}
 SECRET = {"name": "secret", "options": {"column": "code"}}
+BOTH = {"own": {"judge": SECRET}, "rude": {"judge": {"name": "profanity"}}}
+ENSEMBLE = {"name": "ensemble", "options": {"judges": BOTH}}
 
 
 def params_of(tmp_path, *, drawn=(), columns="text,level", **sections):
@@ -23,6 +25,7 @@ def params_of(tmp_path, *, drawn=(), columns="text,level", **sections):
         ("system.target.options.system_prompt", {"system": {"target": TARGET}}),
         ("system.scorer.options.column", {"system": {"scorer": SECRET}}),
         ("evaluation.second_judge.options.column", {"evaluation": {"second_judge": SECRET}}),
+        ("system.scorer.options.judges.own.judge.options.column", {"system": {"scorer": ENSEMBLE}}),
     ],
 )
 def test_a_column_that_is_read_must_be_in_the_file_or_drawn(tmp_path, key, sections):

@@ -8,6 +8,7 @@ from small_world import PARAMS, write_world
 from astra_core.config import Choice, GenerationConfiguration
 from astra_core.errors import BudgetError, ConfigurationError
 from astra_core.models.language_model import LanguageModel
+from astra_core.rollout import Prompt
 from astra_core.services.pointer import ServicePointer, leave_pointer, parameters_digest
 from astra_core.services.remote_trainer import RemoteTrainer
 from astra_core.testing import tiny_language_model, tiny_prompts
@@ -32,8 +33,11 @@ def test_the_key_is_of_the_examination_and_not_of_who_is_examined(places):
     trained, same_key = examined(Path("models/attacker"), prompts, OWN, places=places)
     other = replace(OWN, training_seed=OWN.training_seed + 1)
     _, other_key = examined(None, prompts, other, places=places)
+    kept = [Prompt.of(prompt.text, {"secret": "OWL"}) for prompt in prompts]
+    _, secret_key = examined(None, kept, OWN, places=places)
 
     assert key == same_key != other_key
+    assert secret_key not in {key, other_key}
     assert untrained.figures["kl_nats"] != trained.figures["kl_nats"]
     assert [outcome.success_rate for outcome in trained.outcomes] == rates(trained)
     assert 2 == len(rates(trained))
