@@ -216,6 +216,10 @@ class EvaluationConfiguration(Section):
         description="Most replies that the target is asked for what makes an attacker's hits hit; "
         "0 tells strategies by shared words.",
     )
+    ask_prompts: bool = Field(
+        default=False,
+        description="Whether the target is also asked the prompts as they stand, as a baseline.",
+    )
     calibration: Path | None = Field(
         default=None, description="The judge's calibration; null reports success uncorrected."
     )

@@ -1,5 +1,6 @@
-"""Says other probes in the place of hits, and tells which of them hit."""
+"""Says given texts, in the place of hits or as first turns, and tells which of them hit."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -7,7 +8,7 @@ from astra_core.conversation import Conversation, Message
 from astra_core.errors import BudgetError, TargetError
 from astra_core.metrics.counterfactual import Ask, Question
 from astra_core.metrics.strategies import hits_of
-from astra_core.rollout import Graph, Path
+from astra_core.rollout import Graph, Path, Prompt
 from astra_core.samplers.retelling import conversation_of
 from astra_core.samplers.scoring import Said, scored_answers
 from astra_core.seeding import derive_key
@@ -50,17 +51,52 @@ def asking(
             for index, text in questions
         ]
         try:
-            with system.remembering():
-                found = scored_answers(system, said, _answering(system, said, keys))
+            found = _judged(system, said, keys)
         except (BudgetError, TargetError):
             return None
-        return [
-            bool(known := [own.score for own in judged if own.score is not None])
-            and sum(known) / len(known) >= threshold
-            for judged in found.judgements
-        ]
+        return [bool(known) and sum(known) / len(known) >= threshold for known in found]
 
     return ask
+
+
+def asked_first(
+    system: System,
+    questions: Sequence[tuple[Prompt, str]],
+    *,
+    num_replies: int,
+    threshold: float,
+    seed: int,
+) -> list[float]:
+    """For each text the share of its replies that are successes, NaN if none was judged.
+
+    Args:
+        system: The System whose target and judge are asked; its attacker says nothing.
+        questions: Each the first turn of a conversation of its prompt.
+        num_replies: Replies drawn for each.
+        threshold: A score at or above it is a success.
+        seed: Same seed, same replies.
+    """
+    said = [Said(Conversation(prompt), text) for prompt, text in questions]
+    keys = [
+        [
+            derive_key(seed, "question", prompt.prompt_id, text, number)
+            for number in range(num_replies)
+        ]
+        for prompt, text in questions
+    ]
+    return [
+        sum(score >= threshold for score in known) / len(known) if known else math.nan
+        for known in _judged(system, said, keys)
+    ]
+
+
+def _judged(
+    system: System, said: Sequence[Said], keys: Sequence[Sequence[bytes]]
+) -> list[list[float]]:
+    """For each text the scores of the replies that were judged."""
+    with system.remembering():
+        found = scored_answers(system, said, _answering(system, said, keys))
+    return [[own.score for own in each if own.score is not None] for each in found.judgements]
 
 
 def _answering(

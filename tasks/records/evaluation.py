@@ -118,6 +118,34 @@ class Belief:
 
 
 @dataclass(frozen=True, slots=True)
+class PlainQuestions:
+    """Attack success of the prompts themselves, asked as they stand.
+
+    Attributes:
+        num_tried: Dev prompts among which the best was chosen.
+        best_question: The best of them, masked.
+        chosen_rate: Its success on the dev prompts that chose it.
+        own_rate: Success of each test prompt's own text.
+        best_rate: Success of the best question with every test prompt's target.
+        lift: The trained attacker's success minus that, paired by prompt.
+    """
+
+    num_tried: int
+    best_question: str
+    chosen_rate: float
+    own_rate: Span
+    best_rate: Span
+    lift: Span
+
+    def told(self) -> str:
+        """The finding in words."""
+        return (
+            f"plain questions {self.own_rate.spelled('.1%')}, the best of {self.num_tried} "
+            f"{self.best_rate.spelled('.1%')}, gain over it {self.lift.spelled('+.3f')}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationRecord:
     """Both attackers on the same prompts.
 
@@ -137,6 +165,7 @@ class EvaluationRecord:
         target: Digest and name of a target without weights here; None for one with weights.
         equivalent_tries: Untrained rollouts of a prompt that succeed as often as a trained one;
             None in earlier records.
+        plain: The prompts asked as they stand; None where that was not asked for.
     """
 
     evaluation_key: str
@@ -153,11 +182,12 @@ class EvaluationRecord:
     belief: Belief | None = None
     target: dict[str, str] | None = None
     equivalent_tries: Span | None = None
+    plain: PlainQuestions | None = None
 
     def to_record(self) -> dict[str, Any]:
         """The record as JSON; NaN becomes null, and absent parts are left out."""
         record = nan_as_null(asdict(self))
-        for name in ("categories", "selection", "belief", "target", "equivalent_tries"):
+        for name in ("categories", "selection", "belief", "target", "equivalent_tries", "plain"):
             if not record[name]:
                 del record[name]
         record["strategies_told"] = {
@@ -174,6 +204,9 @@ class EvaluationRecord:
             final["selection_optimism"] = self.selection.optimism
         if self.equivalent_tries:
             final["equivalent_tries"] = self.equivalent_tries
+        if self.plain:
+            final["plain_question_rate"] = self.plain.best_rate
+            final["lift_over_plain"] = self.plain.lift
         for name in ("corrected_lift", "confirmed_lift"):
             lift = getattr(self.belief, name, None)
             if lift is not None:

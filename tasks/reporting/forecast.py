@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from astra_core.training.selection.evaluation_scheme import EvaluationScheme
 from tasks.params.schema import Params
+from tasks.reporting.plain_questions import TRIED_WITH
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +84,15 @@ def forecast(params: Params, measured: Measured) -> dict[str, Amount]:
     final = 2 * min(evaluation.num_prompts, measured.num_test)
     # The chosen checkpoint is also examined on the prompts that chose it.
     final += look * EvaluationScheme(training).keeps_best
+    asked = evaluation.num_rollouts * evaluation.num_responses
+    tests = min(evaluation.num_prompts, measured.num_test)
+    plain = evaluation.ask_prompts * (look * min(TRIED_WITH, look) + 2 * tests * asked)
     return {
         "rollouts": measured.rolled * first,
         "rollouts in training": measured.rolled * (later if measured.rolls_out else 0),
         "updates": Amount(seconds=num_batches(params, measured) * measured.gradient_s),
         "evaluations in training": measured.examined * num_evaluations(params) * look,
-        "final evaluation": measured.examined * final,
+        "final evaluation": measured.examined * final + measured.asked(plain),
         # For both attackers; far fewer if replies to the same probe vary.
         "what makes hits hit": measured.asked(2 * evaluation.strategy_calls),
     }

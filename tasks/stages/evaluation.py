@@ -32,6 +32,7 @@ from tasks.reporting.examination import (
     rates,
 )
 from tasks.reporting.examples import examples_page
+from tasks.reporting.plain_questions import plain_questions
 from tasks.reporting.prompt_rows import prompt_rows
 from tasks.reporting.selection import optimism, was_selected
 from tasks.reporting.target_use import target_note
@@ -55,6 +56,7 @@ class EvaluationReport:
     num_categories: int = 0
     corrected: "Interval | None" = None
     confirmed: "Interval | None" = None
+    plain: str = ""
 
     def summary(self) -> str:
         """One line."""
@@ -66,7 +68,7 @@ class EvaluationReport:
         return (
             f"attack success {self.baseline.spelled('.1%')} -> {self.attacker.spelled('.1%')} "
             f"on {self.num_prompts} test prompts{of_them}, unique probes {self.unique_probes:.2f}"
-            f"{belief}"
+            f"{belief}{f'; {self.plain}' if self.plain else ''}"
         )
 
 
@@ -104,6 +106,10 @@ def evaluate_attacker(
         chosen_on, _ = examined(files.attacker, dev, params, places=places)
         excess = optimism(rates(chosen_on), rates(trained), **bootstrap_options(params))
         record = replace(record, selection=excess)
+    if evaluation.ask_prompts:
+        tried = read_prompts(files.valid / "dev.parquet", limit=evaluation.num_training_prompts)
+        found = plain_questions(rates(trained), prompts, tried, params=params, places=places)
+        record = replace(record, plain=found)
     record = replace(record, target=target_note(params.system))
     write_record(record.to_record(), files.report)
     write_json(record.headline(), files.headline)
@@ -118,6 +124,7 @@ def evaluate_attacker(
         unique_probes=trained.figures["unique_probes"],
         num_prompts=len(prompts),
         num_categories=len(record.categories),
+        plain=record.plain.told() if record.plain else "",
         **{
             name: trained.intervals.get(f"{name}_attack_success_rate")
             for name in ("corrected", "confirmed")
