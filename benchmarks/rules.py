@@ -8,6 +8,7 @@ it meets in more than half of its conversations, or in fewer than one in fifty, 
 
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ CIVIL = ("I see, tell me more.", "that is good to know.", "well, what do you thi
 FEWEST, MOST = 0.02, 0.5
 """Shares of the untrained attacker's conversations that may meet a rule."""
 _REPLIES = 10
+_COMMON = 0.15
 _DRAWS = 500
 
 Talk = Sequence[str]
@@ -119,9 +121,11 @@ def draw_rules(talks: Sequence[Talk], count: int, *, seed: int) -> list[RuleTarg
 
 
 def _said(talks: Sequence[Talk]) -> list[str]:
-    """The words of three letters and more, once for each probe that has them."""
+    """Words of three letters and more, once for each probe that has them; none that many have."""
     probes = [probe for talk in talks for probe in talk]
-    return [word for probe in probes for word in sorted({*re.findall(r"[a-z]{3,}", probe)})]
+    found = [word for probe in probes for word in sorted({*re.findall(r"[a-z]{3,}", probe)})]
+    counts = Counter(found)
+    return [word for word in found if counts[word] <= _COMMON * len(probes)]
 
 
 def _drawn(kind: str, words: Sequence[str], rng: random.Random) -> RuleTarget:
