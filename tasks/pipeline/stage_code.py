@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from astra_core.registry import BUILT_INS
-from tasks.params.plugins import PLUGINS
+from tasks.params.plugins import PLUGINS, is_source
 
 if TYPE_CHECKING:
     from grimp import ImportGraph
@@ -96,9 +96,14 @@ def _folded(folder: Path, files: set[Path]) -> list[str]:
     found = []
     has_code = bool(files & set(folder.glob("[!_]*.py")))
     for path in sorted(folder.iterdir()):
-        is_data = path.is_dir() and path.name != "__pycache__" and not any(path.rglob("*.py"))
-        if path in files or (is_data and has_code):
+        if path in files or (has_code and path.is_dir() and _is_data(path)):
             found.append(path.relative_to(ROOT).as_posix())
         elif path.is_dir():
             found += _folded(path, files)
     return found
+
+
+def _is_data(folder: Path) -> bool:
+    """Whether a folder holds files and no code; one that a move left behind holds nothing."""
+    files = [path for path in folder.rglob("*") if path.is_file() and is_source(path)]
+    return bool(files) and not any(path.suffix == ".py" for path in files)

@@ -7,7 +7,7 @@ from each_row import each_row
 
 from tasks.pipeline.names import STAGE_NAMES
 from tasks.pipeline.order import find_stage
-from tasks.pipeline.stage_code import ROOT, code_of
+from tasks.pipeline.stage_code import ROOT, _is_data, code_of
 from tasks.pipeline.workspace import copy_project
 
 RUN_KEY = """\
@@ -62,6 +62,15 @@ def test_a_folder_stands_for_all_of_its_sources_and_a_bare_package_is_none():
     assert "astra_core/settings" in code
     assert "tasks/stages/prompts.py" in code
     assert "tasks/__init__.py" not in code
+
+
+def test_a_folder_that_only_compiled_modules_are_left_in_is_no_code(tmp_path):
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "gone.cpython-311.pyc").touch()
+
+    assert not _is_data(tmp_path)
+    (tmp_path / "page.j2").touch()
+    assert _is_data(tmp_path)
 
 
 def test_a_module_outside_of_the_packages_has_no_code():
