@@ -50,7 +50,7 @@ GROUPS = {
     "Look": ("report", "compare", "examples", "plots", "history", "champion", "lineage", "drift"),
     "Decide": ("promote", "rollback", "reevaluate", "restore", "export"),
     "Serve": ("ui", "deploy", "worker", "serve", "serve-jobs"),
-    "Maintain": ("render", "gc"),
+    "Maintain": ("migrate", "render", "gc"),
 }
 """Every command, in the order in which a person meets them."""
 

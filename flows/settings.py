@@ -25,6 +25,7 @@ from astra_core.errors.excerpt import excerpt
 from astra_core.files import write_text
 from flows.values import read_value
 from tasks.params.checks import check_params
+from tasks.params.migration import migrate
 from tasks.params.overlay import laid_over, owner_of
 from tasks.params.schema import PARAMS_FILE, Params, read_record
 from tasks.params.yaml_files import load_yaml, read_yaml_text
@@ -62,6 +63,28 @@ def change_params(
             shutil.copyfile(path, before)
         write_text(changed.text, path, is_shared=True)
     return changed.lines
+
+
+def migrate_params(path: Path = PARAMS_FILE, *, before: Path) -> list[str]:
+    """One line for each key of an earlier version that was rewritten; comments are kept.
+
+    Args:
+        path: The file.
+        before: Takes the file as it was, if anything changes.
+
+    Raises:
+        ConfigurationError: It is no YAML.
+    """
+    yaml = _round_trip_yaml()
+    text = read_yaml_text(path)
+    load_yaml(text, subject=str(path), way_out="correct that line")
+    record = yaml.load(text)
+    lines = list(migrate(record)) if isinstance(record, dict) else []
+    if lines:
+        before.parent.mkdir(mode=0o700, exist_ok=True)
+        shutil.copyfile(path, before)
+        write_text(_with_headings(_dumped(record, yaml), text), path, is_shared=True)
+    return lines
 
 
 def assignments_of(values: Mapping[str, Any]) -> list[str]:

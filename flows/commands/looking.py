@@ -1,4 +1,4 @@
-"""Commands that show something and change nothing: the project, this machine, conversations."""
+"""Commands about the project as it is: its parameters, this machine, its conversations."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from flows.usage import Assignments, Preset
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    for command in (check, doctor, render, status, validate, examples):
+    for command in (check, migrate, doctor, render, status, validate, examples):
         app.command()(command)
 
 
@@ -21,6 +21,20 @@ def check(assignments: Assignments = None, preset: Preset = None) -> None:
 
     with as_if(assignments or [], preset=preset):
         _run_tasks("--check")
+
+
+def migrate() -> None:
+    """Rewrite a params.yaml of an earlier version for this one."""
+    from flows.commands.running import BEFORE
+    from flows.settings import migrate_params
+    from tasks.machine.console import say
+
+    lines = migrate_params(before=BEFORE)
+    for line in lines:
+        say(line)
+    if lines:
+        say(f"undo           cp {BEFORE} params.yaml")
+    _run_tasks("--check")
 
 
 def doctor(

@@ -25,6 +25,7 @@ from astra_core.config import (
 )
 from astra_core.errors import ConfigurationError
 from tasks.params.languages import Language
+from tasks.params.migration import refuse_earlier
 from tasks.params.models import ModelsConfiguration
 from tasks.params.overlay import overlaid
 from tasks.params.prompts import PromptsConfiguration
@@ -185,7 +186,7 @@ def read_record(path: Path = PARAMS_FILE) -> dict[str, Any]:
     """The plain mapping in params.yaml (YAML 1.2, so that 1e-4 is a number).
 
     Raises:
-        ConfigurationError: The file is missing or is not a YAML mapping.
+        ConfigurationError: The file is missing, is no YAML mapping, or is of an earlier version.
     """
     text = read_yaml_text(path)
     record = load_yaml(text, subject=str(path), way_out="correct that line")
@@ -193,6 +194,7 @@ def read_record(path: Path = PARAMS_FILE) -> dict[str, Any]:
         found = "nothing" if record is None else type(record).__name__
         msg = f"{path} must be a mapping of sections, got {found}; restore it from git"
         raise ConfigurationError(msg)
+    refuse_earlier(record)
     return record
 
 

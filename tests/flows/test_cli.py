@@ -91,6 +91,7 @@ ACTS = {
     "export",
     "import",
     "init",
+    "migrate",
     "plots",
     "promote",
     "quickstart",
@@ -125,7 +126,7 @@ def test_the_help_has_every_command_in_one_group(capsys):
 
     assert sorted(commands) == sorted(named)
     assert "\nBegin:\n  init " in told
-    assert "\nMaintain:\n  render " in told
+    assert "\nMaintain:\n  migrate " in told
 
 
 def test_outside_of_a_project_the_way_in_is_named(restored, tmp_path, monkeypatch, capfd):

@@ -6,7 +6,7 @@ from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from astra_core.testing import tiny_language_model
-from flows.settings import change_params, changed_params, presets
+from flows.settings import change_params, changed_params, migrate_params, presets
 from tasks.params.schema import read_params
 
 ROOT = Path(__file__).parents[2]
@@ -265,3 +265,19 @@ def test_the_presets_are_those_of_the_folder(with_presets, tmp_path):
         "untuned",
     } == set(PRESETS)
     assert () == presets(tmp_path / "elsewhere/params.yaml")
+
+
+def test_a_file_of_an_earlier_version_is_rewritten_with_its_comments(params, tmp_path):
+    before = SMALL + "promotion:\n  confidence: 0.95  # of the interval\n  horizon: 9  # nights\n"
+    params.write_text(before, "utf-8")
+    with pytest.raises(ConfigurationError, match=r"promotion\.confidence is a key of an earlier"):
+        read_params(params)
+    kept = tmp_path / "kept" / "params.yaml"
+    lines = migrate_params(params, before=kept)
+
+    assert 1 == len(lines)
+    assert 9 == read_params(params).promotion.horizon
+    assert "seed: 0  # of everything" in params.read_text("utf-8")
+    assert "  horizon: 9  # nights" in params.read_text("utf-8")
+    assert before == kept.read_text("utf-8")
+    assert [] == migrate_params(params, before=kept)

@@ -1,0 +1,86 @@
+"""Keys and names of earlier versions of params.yaml, and what took their place."""
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
+
+from astra_core.errors import ConfigurationError
+
+RENAMED: Mapping[str, str] = {
+    "models.builtin.max_positions": "models.builtin.context_tokens",
+    "models.builtin.vocabulary_size": "models.builtin.vocab_size",
+    "system.num_threads": "machine.num_threads",
+}
+"""Keys whose value means the same elsewhere."""
+GONE: Mapping[str, str] = {
+    "models.builtin.training_steps": "models.builtin.num_dialogues says how long it learns",
+    "promotion.confidence": "promotion.family_error bounds the gate's errors",
+    "promotion.num_resamples": "the gate takes a t-test",
+    "promotion.max_nonword_probe_rate": "promotion.max_nonword_gain bounds what training adds",
+    "promotion.min_unique_probes": "min_unique_probes_ratio is a share of the untrained one's",
+    "system.target.options.receive_after_kill": "calls under way are made again",
+}
+"""Keys without a successor of the same meaning, and where to look."""
+_NAMES: Mapping[str, Mapping[str, str]] = {
+    "training.algorithm.name": {"DPO": "dpo", "GRPO": "grpo", "PPO": "ppo", "RLOO": "rloo"},
+    "training.optimizer.name": {"AdamW": "adamw", "Adam": "adam", "SGD": "sgd"},
+    "training.schedule.name": {"ReduceLROnPlateau": "plateau"},
+}
+
+
+def refuse_earlier(record: Mapping[str, Any]) -> None:
+    """Checks that params.yaml is of this version.
+
+    Raises:
+        ConfigurationError: It has keys of an earlier one, each on a line with what took its place.
+    """
+    lines = [f"{line}; 'astra migrate' rewrites the file" for line in migrate(_copied(record))]
+    if lines:
+        raise ConfigurationError("\n".join(lines))
+
+
+def migrate(record: MutableMapping[str, Any]) -> Iterator[str]:
+    """Rewrites the record of an earlier version in place; a line for each change."""
+    for old, new in RENAMED.items():
+        owner, last = _owner(record, old)
+        if owner is not None:
+            above, name = new.rsplit(".", 1)
+            _section(record, above).setdefault(name, owner.pop(last))
+            yield f"{old} is a key of an earlier version, now {new}"
+    for old, why in GONE.items():
+        owner, last = _owner(record, old)
+        if owner is not None:
+            yield f"{old} is a key of an earlier version, now gone (was {owner.pop(last)}): {why}"
+    for key, names in _NAMES.items():
+        owner, last = _owner(record, key)
+        if owner is not None and owner[last] in names:
+            yield f"{key} is called {names[owner[last]]} now, no longer {owner[last]}"
+            owner[last] = names[owner[last]]
+    owner, last = _owner(record, "training.algorithm.name")
+    if owner is not None and owner[last] == "ipo":
+        owner[last] = "dpo"
+        _section(owner, "options")["loss"] = "ipo"
+        yield "training.algorithm.name is called dpo with loss: ipo now, no longer ipo"
+
+
+def _owner(record: Any, key: str) -> tuple[MutableMapping[str, Any] | None, str]:
+    """The mapping that has the key, and the key's last part; None where none has it."""
+    *above, last = key.split(".")
+    for part in above:
+        record = record.get(part) if isinstance(record, MutableMapping) else None
+    has_it = isinstance(record, MutableMapping) and last in record
+    return (record if has_it else None), last
+
+
+def _section(record: MutableMapping[str, Any], key: str) -> MutableMapping[str, Any]:
+    for part in key.split("."):
+        if not isinstance(record.get(part), MutableMapping):
+            record[part] = {}
+        record = record[part]
+    return record
+
+
+def _copied(record: Any) -> Any:
+    """A copy of nested mappings; values are shared."""
+    if isinstance(record, Mapping):
+        return {key: _copied(value) for key, value in record.items()}
+    return record
