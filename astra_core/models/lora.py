@@ -47,6 +47,20 @@ def add_adapters(model: Any, config: LoraConfiguration, *, seed: int) -> None:
     model.eval()
 
 
+def share_frozen(model: Any, origin: Any) -> None:
+    """Keeps each frozen weight that equals the origin's frozen one in memory once.
+
+    The adapters, and whatever differs, stay the model's own.
+    """
+    theirs = dict(origin.named_parameters())
+    for name, own in model.named_parameters():
+        other = theirs.get(name.replace(".base_layer.", "."))
+        if other is None or own.requires_grad or other.requires_grad:
+            continue
+        if own.device == other.device and own.dtype == other.dtype and torch.equal(own, other):
+            own.data = other.data
+
+
 def merged_state(model: Any) -> dict[str, Tensor] | None:
     """Weights with the adapters added in, by the names of the plain model; None without adapters.
 

@@ -13,7 +13,7 @@ from astra_core.config import AgentConfiguration, AgentTraining, TrainingConfigu
 from astra_core.errors import ConfigurationError
 from astra_core.extensions.calls import plugin_call
 from astra_core.extensions.promises import built_optimizer, built_schedule, followed
-from astra_core.models.lora import add_adapters
+from astra_core.models.lora import add_adapters, share_frozen
 from astra_core.models.sharing import only_trained, share_weights
 from astra_core.registry import build
 from astra_core.system import System
@@ -199,6 +199,9 @@ def make_trainable(system: System, config: TrainingConfiguration, *, seed: int) 
     if config.lora is not None:
         for model in separate.values():
             add_adapters(model, config.lora, seed=seed)
+        if config.sharding == "none":
+            for agent in system.agents or (system.player(0),):
+                share_frozen(agent.model.model, agent.reference.model)
     for agent in system.agents:
         pattern = system.config.agents.get(agent.name, AgentConfiguration()).own_weights
         if pattern is not None:

@@ -6,7 +6,7 @@ from tiny_training import configured, trainer_of, weights_of
 from astra_core.config import LoraConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.models.language_model import LanguageModel
-from astra_core.models.lora import add_adapters, merged_state
+from astra_core.models.lora import add_adapters, merged_state, share_frozen
 from astra_core.testing import tiny_language_model
 
 CONTEXTS = [(4, 5, 0), (2, 3, 4, 0)]
@@ -67,6 +67,19 @@ def test_the_export_is_a_plain_model_that_says_the_same(kind, tmp_path):
     assert logprobs(tiny_language_model(kind=kind)) != pytest.approx(logprobs(plain), abs=1e-2)
     for name, parameter in model.model.named_parameters():
         assert torch.equal(kept[name], parameter)
+
+
+def test_frozen_weights_that_are_equal_are_in_memory_once():
+    model, origin, other = adapted(), tiny_language_model(), tiny_language_model(1)
+    before = logprobs(model)
+    share_frozen(model.model, other.model)
+    share_frozen(model.model, origin.model)
+    kept = {own.data_ptr() for own in origin.model.parameters()}
+    own = {name: p.data_ptr() in kept for name, p in model.model.named_parameters()}
+
+    assert before == logprobs(model) == logprobs(origin) != logprobs(stir(model))
+    assert own == {name: "lora_" not in name for name in own}
+    assert before == logprobs(origin) != logprobs(other)
 
 
 def test_a_model_without_adapters_has_nothing_to_merge():
