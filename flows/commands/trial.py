@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from astra_core.errors import ConfigurationError, DataError
-from flows.settings import as_if, changed_params, planned_params
+from flows.settings import changed_params, planned_params
 from tasks.params.schema import Params
 from tasks.reporting.trial import SECTIONS, run_trial
 
@@ -56,11 +56,10 @@ def params_to_try(assignments: Sequence[str], preset: str | None) -> Params:
     """
     if preset is None:
         return changed_params(assignments, sections=SECTIONS)
-    from tasks.pipeline.reproduction import changes
+    from flows.runs.planning import reasons_to_run
 
-    _, params = planned_params(assignments, preset=preset)
-    with as_if(assignments, preset=preset):
-        stale = [name for name in changes() if name in EARLIER]
+    text, params = planned_params(assignments, preset=preset)
+    stale = [name for name in reasons_to_run(text, params) if name in EARLIER]
     if stale:
         msg = (
             f"the stages {', '.join(EARLIER)} must have run under --preset {preset}, got "

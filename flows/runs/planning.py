@@ -138,15 +138,25 @@ def planned(request: RunRequest, text: str, params: Params) -> Plan:
         ConfigurationError: The folder is no DVC project.
     """
     set_environment(params)
-    reasons = _reasons(request, text, params)
+    reasons = reasons_to_run(text, params)
+    if request.force:
+        reasons = {name: ["--force", *reasons.get(name, [])] for name in request.stages}
     steps = tuple(_steps(request, params, reasons))
     price = cost_of_a_reply()
     replies = sum(step.replies for step in steps)
     return Plan(steps, None if price is None else price * replies)
 
 
-def _reasons(request: RunRequest, text: str, params: Params) -> dict[str, list[str]]:
-    """The reasons why stages would run; those that would not are left out."""
+def reasons_to_run(text: str, params: Params) -> dict[str, list[str]]:
+    """The reasons why stages would run under other parameters, by stage; others are left out.
+
+    Args:
+        text: The text that params.yaml would have.
+        params: The same parameters.
+
+    Raises:
+        ConfigurationError: The folder is no DVC project.
+    """
     import yaml
 
     found = {name: [*own] for name, own in changed_stages().items()}
@@ -162,8 +172,6 @@ def _reasons(request: RunRequest, text: str, params: Params) -> dict[str, list[s
             found[name] = others
     for name in _stages_that_differ(wanted):
         found.setdefault(name, []).append("dvc.yaml follows params.yaml")
-    if request.force:
-        return {name: ["--force", *found.get(name, [])] for name in request.stages}
     return found
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -11,6 +12,8 @@ from small_world import PARAMS, write_world
 
 from astra_core.redaction import masked
 from flows.cli import run_command
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -110,3 +113,16 @@ def test_what_is_missing_is_one_line_with_the_command_that_makes_it(
         "error: astra trial must find data/valid and models/base, got no such path; "
         "'dvc repro validation models' makes it\n"
     )
+
+
+def test_a_preset_under_which_the_earlier_stages_have_not_run_is_refused(
+    dvc_project, capfd, restored
+):
+    for name in ("params.yaml", "dvc.yaml", "astra_core", "plugins", "tasks"):
+        (dvc_project / name).symlink_to(ROOT / name)
+    (dvc_project / "params").mkdir()
+    (dvc_project / "params/other.yaml").write_text("data_seed: 7", "utf-8")
+
+    assert 2 == run_command(["trial", "--preset", "other"])
+    told = capfd.readouterr().err
+    assert "must have run under --preset other, got prompts, validation, models of other" in told
