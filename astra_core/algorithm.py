@@ -1,7 +1,8 @@
 """An algorithm turns graphs into a loss; the loop around it belongs to the Trainer."""
 
+import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Protocol
@@ -12,7 +13,7 @@ from torch.nn import Parameter
 
 from astra_core.config import GenerationConfiguration, Section
 from astra_core.errors import ConfigurationError
-from astra_core.extensions.calls import plugin_call
+from astra_core.extensions.calls import figures_of, is_number, plugin_call, refuse, spelled
 from astra_core.extensions.plugin_class import Plugin, default_options
 from astra_core.rollout import Graph
 from astra_core.system import System
@@ -179,3 +180,90 @@ def off_policy(options: Section, probe: GenerationConfiguration) -> str:
         "probabilities, so a policy gradient learns off-policy, which no ratio corrects; leave it "
         "out, or see docs/algorithms.md"
     )
+
+
+def flattened(algorithm: Algorithm, graphs: Sequence[Graph]) -> tuple[Any, ...]:
+    """The steps that the algorithm makes of an experience.
+
+    Raises:
+        PluginError: It failed, or gave no list.
+    """
+    with plugin_call("algorithm", algorithm, "flatten"):
+        steps: Any = algorithm.flatten_all(graphs)
+    if not isinstance(steps, Sequence) or isinstance(steps, str):
+        refuse("algorithm", algorithm, "a list of steps from flatten", got=spelled(steps))
+    return tuple(steps)
+
+
+def collated(algorithm: Algorithm, steps: Sequence[Any]) -> Batch:
+    """The batch that the algorithm makes of steps; its weight and its tokens are numbers.
+
+    Raises:
+        PluginError: It failed, or gave something else.
+    """
+    with plugin_call("algorithm", algorithm, "collate"):
+        batch = algorithm.collate(steps)
+        weight, num_tokens = getattr(batch, "weight", None), getattr(batch, "num_tokens", None)
+    if not (is_number(weight) and math.isfinite(weight) and is_number(num_tokens)):
+        got = f"weight {spelled(weight)} and num_tokens {spelled(num_tokens)}"
+        refuse("algorithm", algorithm, "a batch whose weight and num_tokens are numbers", got=got)
+    return batch
+
+
+def loss_of(algorithm: Algorithm, batch: Batch) -> tuple[Tensor, dict[str, float]]:
+    """The loss of a batch, a scalar with a gradient, finite or not, and figures on it.
+
+    Raises:
+        PluginError: It failed, or gave something else.
+    """
+    with plugin_call("algorithm", algorithm, "step"):
+        given: Any = algorithm.step(batch)
+    is_pair = isinstance(given, tuple) and len(given) == 2
+    if not is_pair or not isinstance(given[0], Tensor):
+        got = spelled(given[0] if is_pair else given)
+        refuse("algorithm", algorithm, "a loss and figures from step", got=got)
+    loss = given[0]
+    if loss.ndim != 0 or not loss.is_floating_point() or not loss.requires_grad:
+        got = f"one of shape {tuple(loss.shape)}, {loss.dtype}, gradient {loss.requires_grad}"
+        refuse("algorithm", algorithm, "a scalar loss with a gradient from step", got=got)
+    return loss, figures_of("algorithm", algorithm, given[1], action="step")
+
+
+def own_weights(algorithm: Algorithm) -> tuple[Parameter, ...]:
+    """The algorithm's own weights.
+
+    Raises:
+        PluginError: It failed, or gave something else.
+    """
+    with plugin_call("algorithm", algorithm, "parameters"):
+        given = algorithm.parameters()
+        found = tuple(given) if isinstance(given, Iterable) else None
+    if found is None or not all(isinstance(weight, Parameter) for weight in found):
+        refuse("algorithm", algorithm, "a list of torch parameters", got=spelled(given))
+    return found or ()
+
+
+def tensors_by_name(kind: str, plugin: Any) -> Mapping[str, Tensor]:
+    """The tensors of a plug-in that a checkpoint holds.
+
+    Raises:
+        PluginError: It failed, or gave something else.
+    """
+    with plugin_call(kind, plugin, "state"):
+        state: Mapping[str, Tensor] = plugin.state()
+    is_state = isinstance(state, Mapping) and all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in state.items()
+    )
+    if not is_state:
+        refuse(kind, plugin, "tensors by name from state", got=spelled(state))
+    return state
+
+
+def restore(kind: str, plugin: Any, state: Mapping[str, Tensor]) -> None:
+    """Gives a plug-in back the tensors that ``tensors_by_name`` found.
+
+    Raises:
+        PluginError: It failed.
+    """
+    with plugin_call(kind, plugin, "load_state"):
+        plugin.load_state(state)

@@ -32,7 +32,7 @@ from astra_core.config import (
 from astra_core.errors import ConfigurationError
 from astra_core.evaluator import Evaluator
 from astra_core.models.folders import model_folder
-from astra_core.registry import read_options, resolve
+from astra_core.registry import find
 from astra_core.rollout import Prompt, prompts_of
 from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.selection.evaluation_scheme import check_schedule
@@ -111,7 +111,7 @@ def hf_trainer(
         raise ConfigurationError(msg)
     around = assembly or Assembly()
     _check_needs(config, around)
-    check_schedule(config)
+    check_schedule(config, find("trainer", config.trainer).plugin)
     is_examined = config.evaluate != "none" or bool(dev_prompts)
     evaluator = _evaluator(around, dev_prompts) if is_examined else None
     openers, first = prompts_of(prompts), model_folder(attacker)
@@ -176,10 +176,7 @@ def _in_our_words(
 
 def _check_needs(config: TrainingConfiguration, around: Assembly) -> None:
     """Checks that the plug-ins exist and the sampler gives what the algorithm needs."""
-    sampler = around.sampler
-    resolve("trainer", config.trainer.name)
-    given = resolve("sampler", sampler.name).gives | {"shared_tokenizer"}
+    sampler, algorithm = find("sampler", around.sampler), find("algorithm", config.algorithm)
+    given = sampler.plugin.gives | {"shared_tokenizer"}
     given |= {"runs"} if around.runs_per_prompt > 1 else set()
-    algorithm = resolve("algorithm", config.algorithm.name)
-    options = read_options("algorithm", config.algorithm)
-    algorithm.check_needs(options, read_options("sampler", sampler), gives=given)
+    algorithm.plugin.check_needs(algorithm.options, sampler.options, gives=given)

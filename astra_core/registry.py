@@ -10,22 +10,16 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from astra_core.config import Choice, Section
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import note_plugin, shown
 from astra_core.errors.excerpt import nearest
 from astra_core.extensions.calls import path_of, plugin_call
 from astra_core.extensions.completeness import find_omission
-from astra_core.extensions.plugin_files import (
-    PACKAGE,
-    file_of,
-    is_file_name,
-    load_file,
-    look_here,
-)
+from astra_core.extensions.plugin_files import is_file_name, load_named
 
 BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -137,34 +131,7 @@ def resolve(kind: str, name: str) -> type[Any]:
         ConfigurationError: No built-in has this name, or the import path leads to no such class.
     """
     table = BUILT_INS[kind]
-    if name not in table:
-        _check_name(kind, name)
-    try:
-        found = _loaded(kind, table.get(name, name))
-        problem = "" if name in table else _problem(kind, found)
-    except (Exception, SystemExit) as error:  # a plug-in may raise anything when imported
-        msg = f"{kind} '{name}' must be importable, got {shown(error)}; check the path"
-        raise ConfigurationError(msg) from error
-    if problem:
-        msg = f"{kind} '{name}' {problem}"
-        raise ConfigurationError(msg)
-    plugin: type[Any] = found
-    return plugin
-
-
-def _check_name(kind: str, name: str) -> None:
-    """Checks that a name can be that of a file or an import path, and notes it as a plug-in's.
-
-    Raises:
-        ConfigurationError: It can be neither.
-    """
-    if is_file_name(name):
-        file_of(kind, name)
-        note_plugin(PACKAGE)
-    elif ":" in name:
-        note_plugin(name)
-    else:
-        table = BUILT_INS[kind]
+    if name not in table and not (":" in name or is_file_name(name)):
         near = nearest(name, table)
         hint = f" Did you mean '{near}'?" if near else ""
         msg = (
@@ -172,21 +139,13 @@ def _check_name(kind: str, name: str) -> None:
             f"or give an import path such as 'plugins.mine:Class'.{hint}"
         )
         raise ConfigurationError(msg)
-
-
-def _loaded(kind: str, path: str) -> Any:
-    """The attribute of a file or module that the name after the colon gives."""
-    if is_file_name(path):
-        file, attribute = file_of(kind, path)
-        module = load_file(file)
-        if not hasattr(module, attribute):
-            # Python's message would have the module's internal name, which the user never wrote.
-            msg = f"'{file}' has no attribute '{attribute}'"
-            raise AttributeError(msg)
-        return getattr(module, attribute)
-    module_name, _, attribute = path.partition(":")
-    look_here()
-    return getattr(importlib.import_module(module_name), attribute)
+    found = load_named(kind, name, built_in=table.get(name))
+    problem = "" if name in table else _problem(kind, found)
+    if problem:
+        msg = f"{kind} '{name}' {problem}"
+        raise ConfigurationError(msg)
+    plugin: type[Any] = found
+    return plugin
 
 
 def _problem(kind: str, found: Any) -> str:
@@ -219,8 +178,34 @@ def _kind(thing: Any) -> str:
     return f"class {thing.__name__}" if isinstance(thing, type) else type(thing).__name__
 
 
-def read_options(kind: str, choice: Choice) -> Section:
-    """The options of a choice, read by the plug-in's own ``Options`` section.
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A plug-in that a choice names, with its options read.
+
+    Attributes:
+        kind: What it is, such as ``reward``.
+        name: Its name in params.yaml.
+        plugin: Its class.
+        options: Read by the class's own ``Options`` section.
+    """
+
+    kind: str
+    name: str
+    plugin: type[Any]
+    options: Any
+
+    def build(self, **parts: Any) -> Any:
+        """The plug-in, constructed as ``Class(options, **parts)``.
+
+        Raises:
+            PluginError: It cannot be constructed.
+        """
+        with plugin_call(self.kind, self.name, "its construction"):
+            return self.plugin(self.options, **parts)
+
+
+def find(kind: str, choice: Choice) -> Found:
+    """The plug-in that a choice names, and its options.
 
     Raises:
         ConfigurationError: The plug-in is unknown, or an option is unknown or out of range.
@@ -231,7 +216,7 @@ def read_options(kind: str, choice: Choice) -> Section:
     with plugin_call(kind, choice.name, "reading its options"):
         where, given = f"{kind} '{choice.name}' options", choice.options_for(plugin)
         try:
-            return options.read(given, where=where)
+            return Found(kind, choice.name, plugin, options.read(given, where=where))
         except ConfigurationError as error:
             if given == choice.options:
                 raise
@@ -241,16 +226,14 @@ def read_options(kind: str, choice: Choice) -> Section:
             raise ConfigurationError(msg) from None
 
 
-def build(kind: str, choice: Choice, **parts: Any) -> Any:
-    """The plug-in a choice names, constructed as ``Class(options, **parts)``.
+def read_options(kind: str, choice: Choice) -> Any:
+    """The options of a choice; see ``find``."""
+    return find(kind, choice).options
 
-    Raises:
-        ConfigurationError: The plug-in is unknown, or an option is unknown or out of range.
-        PluginError: It cannot be constructed.
-    """
-    plugin, options = resolve(kind, choice.name), read_options(kind, choice)
-    with plugin_call(kind, choice.name, "its construction"):
-        return plugin(options, **parts)
+
+def build(kind: str, choice: Choice, **parts: Any) -> Any:
+    """The plug-in that a choice names, constructed; see ``find`` and ``Found.build``."""
+    return find(kind, choice).build(**parts)
 
 
 def function_of(name: str) -> Callable[..., Any]:
@@ -259,19 +242,7 @@ def function_of(name: str) -> Callable[..., Any]:
     Raises:
         ConfigurationError: There is none.
     """
-    if is_file_name(name):
-        file_of("function", name)
-        note_plugin(PACKAGE)
-    else:
-        note_plugin(name)
-    try:
-        found = _loaded("function", name)
-    except (Exception, SystemExit) as error:  # what is imported may raise anything
-        msg = (
-            f"function '{name}' must be importable, as my.module:grade or my/file.py:grade, "
-            f"got {shown(error)}; check the path"
-        )
-        raise ConfigurationError(msg) from error
+    found = load_named("function", name, form=", as my.module:grade or my/file.py:grade")
     if not callable(found) or isinstance(found, type):
         msg = f"function '{name}' must be a function, got {_kind(found)}; name another"
         raise ConfigurationError(msg)

@@ -6,7 +6,7 @@ This includes ``sys.exit(0)``, which would end a run as if it had succeeded. Ctr
 import logging
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from numbers import Real
 from types import TracebackType
@@ -183,3 +183,32 @@ def refuse(kind: str, plugin: Any, rule: str, *, got: str) -> NoReturn:
     """
     msg = f"{kind} '{path_of(plugin)}' must give {rule}, got {got}; correct it there"
     raise PluginError(msg)
+
+
+def noted(kind: str, plugin: Any, graphs: Sequence[Any]) -> dict[str, float]:
+    """The figures of a reward, a sampler or an algorithm on an experience that it has noted.
+
+    Raises:
+        PluginError: It failed, or gave something else; only an algorithm owes figures.
+    """
+    with plugin_call(kind, plugin, "remember"):
+        figures = plugin.remember(graphs)
+    if figures is None and kind != "algorithm":
+        return {}
+    return figures_of(kind, plugin, figures, action="remember")
+
+
+def figures_of(kind: str, plugin: Any, given: Any, *, action: str) -> dict[str, float]:
+    """Figures by name, as plain numbers; one need not be finite.
+
+    Raises:
+        PluginError: They are something else.
+    """
+    if not isinstance(given, Mapping):
+        refuse(kind, plugin, f"figures by name from {action}", got=spelled(given))
+    for name, value in given.items():
+        if not (isinstance(name, str) and is_number(value)):
+            refuse(
+                kind, plugin, f"a number by name from {action}", got=f"{spelled(value)} for {name}"
+            )
+    return {name: float(value) for name, value in given.items()}

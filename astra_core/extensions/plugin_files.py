@@ -12,8 +12,10 @@ import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from astra_core.errors import ConfigurationError
+from astra_core.errors.exception_text import note_plugin, shown
 from astra_core.files import record_digest
 from astra_core.paths import found_at, is_file
 
@@ -33,6 +35,39 @@ def is_file_name(name: str) -> bool:
     """
     path = name.rpartition(":")[0] or name
     return "/" in path or path.endswith(_SUFFIX)
+
+
+def load_named(kind: str, name: str, *, built_in: str | None = None, form: str = "") -> Any:
+    """The attribute of a file or module that a plug-in's name means.
+
+    Args:
+        kind: The kind of plug-in, for the message.
+        name: As in params.yaml: ``package.module:Class`` or ``path/to/file.py:Class``.
+        built_in: The import path of a part of our own with a short name.
+        form: How such names are spelled, for the message.
+
+    Raises:
+        ConfigurationError: It cannot be imported.
+    """
+    file = None
+    path, _, attribute = (built_in or name).partition(":")
+    if built_in is None:
+        if is_file_name(name):
+            file, attribute = file_of(kind, name)
+        note_plugin(PACKAGE if file else name)
+    try:
+        if file is None:
+            look_here()
+            return getattr(importlib.import_module(path), attribute)
+        module = load_file(file)
+        if not hasattr(module, attribute):
+            # Python's message would have the module's internal name, which the user never wrote.
+            msg = f"'{file}' has no attribute '{attribute}'"
+            raise AttributeError(msg)  # noqa: TRY301 - told as what a module raises is
+        return getattr(module, attribute)
+    except (Exception, SystemExit) as error:  # a plug-in may raise anything when imported
+        msg = f"{kind} '{name}' must be importable{form}, got {shown(error)}; check the path"
+        raise ConfigurationError(msg) from error
 
 
 def file_of(kind: str, name: str) -> tuple[Path, str]:

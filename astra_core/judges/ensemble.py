@@ -9,7 +9,7 @@ from astra_core.config import Choice, Positive, Probability, Section
 from astra_core.errors import DataError
 from astra_core.files import record_digest
 from astra_core.judge import Exchange, Judge, Judgement, as_judge, checked_judgements
-from astra_core.registry import build, read_options
+from astra_core.registry import build, find
 from astra_core.scorer import version_of
 
 # Exchanges after which a part that judged none of them is taken for one that never will.
@@ -47,7 +47,7 @@ class EnsembleJudge(Judge):
         @model_validator(mode="after")
         def _parts_can_be_read(self) -> Self:
             for part in self.judges.values():
-                read_options("scorer", part.judge)
+                find("scorer", part.judge)
             return self
 
     options: Options

@@ -11,7 +11,7 @@ from torch import Tensor
 from astra_core.config import Choice, Section
 from astra_core.errors import ConfigurationError
 from astra_core.extensions.calls import is_number, plugin_call, refuse, spelled
-from astra_core.registry import build, read_options, resolve
+from astra_core.registry import build, find
 from astra_core.reward import Reward, Signal
 from astra_core.rewards.constraint import ConstraintOptions, Multiplier
 from astra_core.rewards.running import RunningScale
@@ -76,7 +76,7 @@ class TermsReward(Reward):
             """
             found = super().read(record, where=where)
             for label, own in found.terms.items():
-                read_options("term", own.choice(label))
+                find("term", own.choice(label))
             if found.constraint is not None and found.constraint.term not in found.terms:
                 known = sorted(found.terms)
                 msg = (
@@ -101,9 +101,9 @@ class TermsReward(Reward):
         needs: frozenset[Signal] = frozenset()
         for label, own in getattr(options, "terms", {}).items():
             if own.weight != 0.0:
-                term: type[Term] = resolve("term", own.name or label)
-                with plugin_call("term", term, "needs_with"):
-                    needs |= term.needs_with(read_options("term", own.choice(label)))
+                found = find("term", own.choice(label))
+                with plugin_call("term", found.plugin, "needs_with"):
+                    needs |= found.plugin.needs_with(found.options)
         return needs
 
     def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:

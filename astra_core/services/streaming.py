@@ -8,11 +8,11 @@ has its own divisor of the loss, since what comes later is not known: parts weig
 
 from collections.abc import Iterator, Sequence
 
+from astra_core.algorithm import collated, flattened
 from astra_core.algorithms.functional import Aggregation
 from astra_core.algorithms.policy_batch import PolicyBatch
 from astra_core.config import TrainingConfiguration
 from astra_core.errors import ConfigurationError
-from astra_core.extensions import promises
 from astra_core.reward import rewarded
 from astra_core.rollout import Graph
 from astra_core.sampler import rolled_out_in_pieces
@@ -106,8 +106,6 @@ class StreamedExperience:
     def _batches(self, graphs: Sequence[Graph]) -> list[PolicyBatch]:
         algorithm, size = self._harness.algorithm, self._config.batch_size
         own = rewarded(self._harness.sampler.reward, list(graphs))
-        steps = promises.flattened(algorithm, own)
+        steps = flattened(algorithm, own)
         starts = range(0, len(steps), size)
-        return policy_batches(
-            [promises.collated(algorithm, steps[at : at + size]) for at in starts]
-        )
+        return policy_batches([collated(algorithm, steps[at : at + size]) for at in starts])

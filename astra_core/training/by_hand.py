@@ -20,11 +20,10 @@ from typing import Any
 
 from torch import Tensor
 
-from astra_core.algorithm import Algorithm, Batch
+from astra_core.algorithm import Algorithm, Batch, loss_of
 from astra_core.algorithms.movement import moved_means
 from astra_core.config import KLConfiguration
 from astra_core.errors import ConfigurationError
-from astra_core.extensions.promises import loss_of
 from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Graph
 from astra_core.training.harness import Experience

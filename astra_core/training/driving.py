@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 from astra_core.errors import TrainingError
 from astra_core.extensions.calls import path_of, plugin_call
-from astra_core.extensions.promises import reports_of
-from astra_core.training.progress import StepReport
+from astra_core.training.progress import StepReport, reports_of
 from astra_core.training.trainer import Trainer
 
 

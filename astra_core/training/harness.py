@@ -8,10 +8,9 @@ from typing import Any, Protocol, Self
 from torch import Tensor
 
 from astra_core.agents import turn_figures
-from astra_core.algorithm import Algorithm, Batch
+from astra_core.algorithm import Algorithm, Batch, collated, flattened, loss_of
 from astra_core.config import Shuffle, StalenessConfiguration, TrainingConfiguration
 from astra_core.errors import ConfigurationError
-from astra_core.extensions import promises
 from astra_core.files import record_digest
 from astra_core.reward import rewarded as assigned
 from astra_core.rollout import Graph
@@ -202,7 +201,7 @@ class Harness:
         """
         if self.watcher is not None:
             return self.watcher.step(self.algorithm, batch)
-        loss, logs = promises.loss_of(self.algorithm, batch)
+        loss, logs = loss_of(self.algorithm, batch)
         return loss / (batch.weight or 1.0), logs
 
     def collected(self, iteration: int, graphs: Sequence[Graph] | None) -> Experience:
@@ -219,7 +218,7 @@ class Harness:
         rewarded = assigned(self.sampler.reward, list(graphs))
         figures = noted_figures("reward", self.sampler.reward, rewarded)
         learned, stale = self._corrected(rewarded, age=iteration - version)
-        steps = promises.flattened(self.algorithm, learned)
+        steps = flattened(self.algorithm, learned)
         figures |= noted_figures("algorithm", self.algorithm, learned)
         figures |= noted_figures("sampler", self.sampler, rewarded)
         score_s = self.sampler.score_s - scored
@@ -284,7 +283,7 @@ class Harness:
         mixed = generator(key).permutation(len(groups))
         order = [step for place in mixed for step in groups[place]]
         for start in range(0, len(order), batch_size):
-            yield promises.collated(self.algorithm, order[start : start + batch_size])
+            yield collated(self.algorithm, order[start : start + batch_size])
 
 
 def _trees(experience: Experience) -> list[list[Any]]:

@@ -7,12 +7,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from torch.nn import Module, Parameter
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from astra_core.agents import Agent
 from astra_core.config import AgentConfiguration, AgentTraining, TrainingConfiguration
 from astra_core.errors import ConfigurationError
-from astra_core.extensions.calls import plugin_call
-from astra_core.extensions.promises import built_optimizer, built_schedule, followed
+from astra_core.extensions.calls import plugin_call, refuse, spelled
 from astra_core.models.lora import add_adapters, share_frozen
 from astra_core.models.sharing import only_trained, share_weights
 from astra_core.registry import build
@@ -225,3 +226,52 @@ def configs_of(config: TrainingConfiguration) -> list[TrainingConfiguration]:
 def _config_of(config: TrainingConfiguration, own: AgentTraining) -> TrainingConfiguration:
     """The configuration with what an agent sets for itself."""
     return config.model_copy(update={name: getattr(own, name) for name in own.settings})
+
+
+def built_optimizer(
+    plugin: OptimizerPlugin, groups: Sequence[dict[str, Any]], lr: float
+) -> Optimizer:
+    """The optimiser that the plug-in builds over the groups.
+
+    Raises:
+        PluginError: It failed, or gave something else.
+    """
+    with plugin_call("optimizer", plugin, "optimizer"):
+        found = plugin.optimizer(groups, lr)
+    if not isinstance(found, Optimizer):
+        refuse("optimizer", plugin, "a torch optimiser", got=spelled(found))
+    return found
+
+
+def followed(plugin: SchedulePlugin) -> str | None:
+    """The figure of an evaluation that a schedule follows; None for one of the step alone.
+
+    Raises:
+        PluginError: It failed, or names something else.
+    """
+    with plugin_call("schedule", plugin, "metric"):
+        metric: Any = plugin.metric
+    if not (metric is None or isinstance(metric, str)):
+        refuse("schedule", plugin, "the name of a figure as metric, or None", got=spelled(metric))
+    return metric
+
+
+def built_schedule(
+    plugin: SchedulePlugin, config: TrainingConfiguration, optimizer: Optimizer
+) -> LRScheduler:
+    """The schedule that the plug-in builds over the optimiser.
+
+    Raises:
+        PluginError: It failed, or gave something else.
+    """
+    steps = {"warmup_steps": config.warmup_steps, "training_steps": config.training_steps}
+    with plugin_call("schedule", plugin, "schedule"):
+        found = plugin.schedule(optimizer, **steps)
+    # Without a metric it would be advanced without a figure, which this schedule requires.
+    needs_figure = isinstance(found, ReduceLROnPlateau) and followed(plugin) is None
+    if not isinstance(found, LRScheduler) or needs_figure:
+        rule = "a torch schedule of the step alone, or name its metric"
+        refuse("schedule", plugin, rule, got=spelled(found))
+    if found.optimizer is not optimizer:
+        refuse("schedule", plugin, "a schedule of the run's optimiser", got="one of another")
+    return found

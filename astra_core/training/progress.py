@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
+from astra_core.extensions.calls import figures_of, plugin_call, refuse, spelled
+
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
@@ -203,3 +205,33 @@ def progress_bar(description: str, *, total: int, done: int = 0) -> Iterator[Cal
     with Bar(console=Console(file=sys.stderr)) as bar:
         task = bar.add_task(description, total=total, completed=done)
         yield lambda completed: bar.update(task, completed=completed)
+
+
+def reports_of(trainer: Any) -> Iterator[StepReport]:
+    """The reports of a trainer's steps.
+
+    Raises:
+        PluginError: It failed, or yielded something else.
+    """
+    with plugin_call("trainer", trainer, "steps"):
+        stream = iter(trainer.steps())
+    while True:
+        with plugin_call("trainer", trainer, "steps"):
+            report = next(stream, None)
+        if report is None:
+            return
+        if not isinstance(report, StepReport):
+            refuse("trainer", trainer, "a StepReport for each update", got=spelled(report))
+        yield report
+
+
+def own_figures(trainer: Any) -> dict[str, float]:
+    """A trainer's figures on its last update, as ``trainer/name``.
+
+    Raises:
+        PluginError: It failed, or gave something else.
+    """
+    with plugin_call("trainer", trainer, "figures"):
+        given = trainer.figures()
+    figures = figures_of("trainer", trainer, given, action="figures")
+    return {f"trainer/{name}": value for name, value in figures.items()}

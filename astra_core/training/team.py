@@ -14,12 +14,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from astra_core.algorithm import Algorithm, Batch, off_policy
+from astra_core.algorithm import (
+    Algorithm,
+    Batch,
+    collated,
+    flattened,
+    loss_of,
+    off_policy,
+    own_weights,
+    tensors_by_name,
+)
 from astra_core.config import Section, TrainingConfiguration
 from astra_core.errors import ConfigurationError
-from astra_core.extensions import promises
-from astra_core.extensions.calls import plugin_call
-from astra_core.registry import build, read_options
+from astra_core.extensions.calls import noted, plugin_call
+from astra_core.registry import build
 from astra_core.rollout import Graph, Node
 from astra_core.sampler import Sampler
 from astra_core.settings.agents import check_agents
@@ -92,7 +100,7 @@ class AgentsAlgorithm(Algorithm):
                 self.system.config.roles,
                 self.system.config.agents,
                 {},
-                has_own_weights=bool(promises.own_weights(algorithm)),
+                has_own_weights=bool(own_weights(algorithm)),
             )
 
     def flatten(self, graph: Graph) -> Sequence[AgentStep]:
@@ -104,7 +112,7 @@ class AgentsAlgorithm(Algorithm):
         steps = []
         for name, algorithm in self._own.items():
             seen, origin = self._seen_by(name, graphs)
-            for step in promises.flattened(algorithm, seen):
+            for step in flattened(algorithm, seen):
                 turn = getattr(step, "node", step)
                 node = origin.get(id(turn))
                 if node is None or self._plays(name, node):
@@ -116,7 +124,7 @@ class AgentsAlgorithm(Algorithm):
         figures = {}
         for name, algorithm in self._own.items():
             seen, _ = self._seen_by(name, graphs)
-            for key, value in promises.noted("algorithm", algorithm, seen).items():
+            for key, value in noted("algorithm", algorithm, seen).items():
                 figures[f"{name}/{key}"] = value
         return figures
 
@@ -137,7 +145,7 @@ class AgentsAlgorithm(Algorithm):
         for name, algorithm in self._own.items():
             own = [step.step for step in steps if step.agent == name]
             if own:
-                parts[name] = promises.collated(algorithm, own)
+                parts[name] = collated(algorithm, own)
         batches = parts.values()
         weight = sum(batch.weight for batch in batches)
         return AgentsBatch(parts, weight, sum(batch.num_tokens for batch in batches))
@@ -146,7 +154,7 @@ class AgentsAlgorithm(Algorithm):
         """The agents' losses, summed; figures of each count by its share until ``own_means``."""
         losses, figures = [], dict[str, float]()
         for name, own in batch.parts.items():
-            loss, logs = promises.loss_of(self._own[name], own)
+            loss, logs = loss_of(self._own[name], own)
             losses.append(loss)
             total = batch.weight or 1.0
             share = own.weight / total
@@ -161,7 +169,7 @@ class AgentsAlgorithm(Algorithm):
         return {
             f"{name}/{key}": value
             for name, algorithm in self._own.items()
-            for key, value in promises.tensors_by_name("algorithm", algorithm).items()
+            for key, value in tensors_by_name("algorithm", algorithm).items()
         }
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
@@ -252,8 +260,8 @@ def check_team(
         algorithm.refuse_own_weights()
     elif hasattr(algorithm, "options"):
         _check_needs(sampler, algorithm)
-    options = getattr(algorithm, "options", None) or read_options("algorithm", config.algorithm)
-    if (line := off_policy(options, system.probe)) and world.is_first:
+    line = off_policy(getattr(algorithm, "options", Section()), system.probe)
+    if line and world.is_first:
         _LOG.warning(line)
 
 

@@ -21,7 +21,6 @@ from astra_core.engine.plan import Plan
 from astra_core.errors import BudgetError, ConfigurationError
 from astra_core.evaluator import Evaluator
 from astra_core.extensions.calls import renamed
-from astra_core.extensions.promises import examined, own_figures, reports_of
 from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Graph
 from astra_core.sampler import Sampler
@@ -38,13 +37,19 @@ from astra_core.training.progress import (
     Progress,
     Reports,
     StepReport,
+    own_figures,
     progress_bar,
+    reports_of,
 )
 from astra_core.training.resume.policy import as_begun
 from astra_core.training.resume.resuming import resume
 from astra_core.training.resume.state import RunState
 from astra_core.training.selection.ending import Ending
-from astra_core.training.selection.evaluation_scheme import EvaluationScheme, check_evaluations
+from astra_core.training.selection.evaluation_scheme import (
+    EvaluationScheme,
+    check_evaluations,
+    examined,
+)
 from astra_core.training.selection.kept_models import KeptModels
 from astra_core.training.selection.stopping import Best
 from astra_core.training.team import build_algorithm, check_team

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from astra_core.algorithm import restore, tensors_by_name
 from astra_core.errors import TrainingError
-from astra_core.extensions.promises import restore, tensors_by_name
 from astra_core.rollout import Graph
 from astra_core.training.dumps import batch_tensors
 from astra_core.training.harness import Experience, Harness

@@ -14,13 +14,12 @@ from pathlib import Path
 import torch
 
 from astra_core.agents import Agent, separate_models
-from astra_core.algorithm import Algorithm, Batch
+from astra_core.algorithm import Algorithm, Batch, loss_of, own_weights
 from astra_core.algorithms.movement import moved_means
 from astra_core.config import TrainingConfiguration
 from astra_core.engine.plan import Plan
 from astra_core.engine.products.precision import Precision, of_device
 from astra_core.errors import TrainingError
-from astra_core.extensions.promises import loss_of, own_weights
 from astra_core.models.language_model import LanguageModel
 from astra_core.training.distribution.distributed import World
 from astra_core.training.distribution.sharding import Shards

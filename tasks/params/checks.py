@@ -3,9 +3,12 @@
 It covers plug-in names and options, what one section asks of another, and the files that are named.
 """
 
-from astra_core.config import MachineConfiguration, Section, TrainingConfiguration
+from dataclasses import dataclass
+from typing import Self
+
+from astra_core.config import MachineConfiguration
 from astra_core.errors import ConfigurationError
-from astra_core.registry import BUILT_INS, read_options, resolve
+from astra_core.registry import BUILT_INS, Found, find
 from astra_core.scorers.of_probes import text_scorer_choice
 from astra_core.settings.agents import check_agents
 from tasks.machine.console import complain
@@ -20,6 +23,47 @@ from tasks.params.verdicts import is_known, remember, verdict_key
 from tasks.params.weight_names import check_weight_names
 from tasks.pipeline.names import PROMOTION, STAGE_NAMES
 from tasks.tracking.sinks import check_sinks
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What params.yaml asks for: its values, and the plug-ins that they name."""
+
+    params: Params
+    executor: Found
+    sampler: Found
+    target: Found
+    reward: Found
+    trainer: Found
+    algorithm: Found
+
+    @classmethod
+    def of(cls, params: Params) -> Self:
+        """The setup, after every plug-in is found and its options are read.
+
+        Raises:
+            ConfigurationError: A plug-in is unknown, or an option is unknown or out of range.
+        """
+        system, training = params.system, params.training
+        found = cls(
+            params,
+            executor=find("executor", params.executor),
+            sampler=find("sampler", params.rollouts.sampler),
+            target=find("target", system.target),
+            reward=find("reward", params.reward),
+            trainer=find("trainer", training.trainer),
+            algorithm=find("algorithm", training.algorithm),
+        )
+        # Nothing else that is checked depends on these.
+        second = params.evaluation.second_judge
+        for judge in (system.scorer, text_scorer_choice(system), *([second] if second else [])):
+            find("scorer", judge)
+        find("optimizer", training.optimizer)
+        schedules = [own.schedule for own in training.agents.values()]
+        for schedule in filter(None, (training.schedule, *schedules)):
+            find("schedule", schedule)
+        check_sinks(params.tracking)
+        return found
 
 
 def check_params(params: Params, *, is_kept: bool = False) -> None:
@@ -41,31 +85,22 @@ def check_params(params: Params, *, is_kept: bool = False) -> None:
 
 
 def _check_all(params: Params) -> None:
-    _check_executor(params)
-    read_options("sampler", params.rollouts.sampler)
-    read_options("target", params.system.target)
-    read_options("scorer", params.system.scorer)
-    read_options("scorer", text_scorer_choice(params.system))
-    read_options("reward", params.reward)
-    read_options("optimizer", params.training.optimizer)
-    read_options("schedule", params.training.schedule)
-    read_options("trainer", params.training.trainer)
-    options = read_options("algorithm", params.training.algorithm)
-    _check_metric(params.training)
-    check_sinks(params.tracking)
+    setup = Setup.of(params)
+    _check_executor(setup)
+    _check_metric(setup)
     check_builtin(params)
     check_sizes(params)
     _check_flow(params.flow)
     _check_device(params.machine)
     check_inputs(params)
     _check_belief(params)
-    _check_target(params)
+    _check_target(setup)
     check_templates(params)
     check_columns(params)
     check_weight_names(params)
-    _check_needs(params, options)
-    _check_signals(params)
-    _check_agents(params)
+    _check_needs(setup)
+    _check_signals(setup)
+    _check_agents(setup)
 
 
 def tell_warnings(params: Params) -> None:
@@ -73,17 +108,16 @@ def tell_warnings(params: Params) -> None:
     from astra_core.algorithm import off_policy
     from astra_core.training.selection.evaluation_scheme import idle_rule
 
-    options = read_options("algorithm", params.training.algorithm)
+    options = find("algorithm", params.training.algorithm).options
     for line in (idle_rule(params.training), off_policy(options, params.system.probe)):
         if line:
             complain(f"warning: {line}")
 
 
-def _check_executor(params: Params) -> None:
-    """Checks that the executor can be used, and has shards to hand out."""
-    read_options("executor", params.executor)
-    name, machine = params.executor.name, params.machine
-    is_here = resolve("executor", name).is_here
+def _check_executor(setup: Setup) -> None:
+    """Checks that the executor has shards to hand out."""
+    name, machine = setup.executor.name, setup.params.machine
+    is_here = setup.executor.plugin.is_here
     if is_here and name in BUILT_INS["executor"]:
         return
     if machine.num_processes > 1 and not is_here:
@@ -104,7 +138,6 @@ def _check_belief(params: Params) -> None:
     """Checks that the calibration and the second judge of the evaluation can be used."""
     second = params.evaluation.second_judge
     if second is not None:
-        read_options("scorer", second)
         if second == params.system.scorer:
             msg = (
                 "evaluation.second_judge must be another judge than system.scorer, got the same "
@@ -123,10 +156,10 @@ def _check_belief(params: Params) -> None:
         usable_calibration(params.evaluation.calibration, threshold=params.evaluation.threshold)
 
 
-def _check_target(params: Params) -> None:
+def _check_target(setup: Setup) -> None:
     """Checks that there is one target: weights, or something that has none."""
-    name, source = params.system.target.name, params.models.target
-    if resolve("target", name).has_weights or source == ModelSource():
+    name, source = setup.target.name, setup.params.models.target
+    if setup.target.plugin.has_weights or source == ModelSource():
         return
     msg = (
         f"models.target must be left as it is where system.target is '{name}', which has no "
@@ -135,54 +168,46 @@ def _check_target(params: Params) -> None:
     raise ConfigurationError(msg)
 
 
-def _check_needs(params: Params, options: Section) -> None:
-    algorithm = resolve("algorithm", params.training.algorithm.name)
-    given = set(resolve("sampler", params.rollouts.sampler.name).gives)
+def _check_needs(setup: Setup) -> None:
+    params, algorithm, options = setup.params, setup.algorithm.plugin, setup.algorithm.options
+    given = set(setup.sampler.plugin.gives)
     # Reading tokenizers takes a second, so it waits for an algorithm that asks.
     asks = "shared_tokenizer" in algorithm.needs_with(options)
-    has_weights = resolve("target", params.system.target.name).has_weights
-    if not (asks and (not has_weights or _tokenizers_differ(params.models))):
+    if not (asks and (not setup.target.plugin.has_weights or _tokenizers_differ(params.models))):
         given.add("shared_tokenizer")
     if params.rollouts.runs_per_prompt > 1:
         given.add("runs")
-    sampler = read_options("sampler", params.rollouts.sampler)
-    algorithm.check_needs(options, sampler, gives=given)
+    algorithm.check_needs(options, setup.sampler.options, gives=given)
 
 
-def _check_signals(params: Params) -> None:
+def _check_signals(setup: Setup) -> None:
     from astra_core.reward import ALL_SIGNALS, check_signals
 
-    name = params.reward.name
-    reward, options = resolve("reward", name), read_options("reward", params.reward)
+    reward, options = setup.reward.plugin, setup.reward.options
     gives = set(ALL_SIGNALS)
-    if "reference" not in resolve("sampler", params.rollouts.sampler.name).gives:
+    if "reference" not in setup.sampler.plugin.gives:
         gives.discard("reference")
-    if not resolve("target", params.system.target.name).can_score:
+    if not setup.target.plugin.can_score:
         gives.discard("target_logprobs")
     # Reading a file takes a while, so it waits for a reward that asks.
     if "goal" in reward.needs_with(options):
-        known = known_columns(params.prompts)
+        known = known_columns(setup.params.prompts)
         if known is not None and "goal" not in known:
             gives.discard("goal")
-    check_signals(name, reward, options, gives=gives)
+    check_signals(setup.reward.name, reward, options, gives=gives)
 
 
-def _check_agents(params: Params) -> None:
+def _check_agents(setup: Setup) -> None:
     from astra_core.algorithm import Algorithm
 
-    sampler = resolve("sampler", params.rollouts.sampler.name)
-    options = read_options("sampler", params.rollouts.sampler)
-    algorithm = resolve("algorithm", params.training.algorithm.name)
-    for own in params.training.agents.values():
-        if own.schedule is not None:
-            read_options("schedule", own.schedule)
+    params = setup.params
     check_agents(
         params.system.roles,
         params.system.agents,
         params.training.agents,
-        depth=getattr(options, "tree_depth", None),
-        plays_roles="roles" in sampler.gives,
-        has_own_weights=algorithm.parameters is not Algorithm.parameters,
+        depth=getattr(setup.sampler.options, "tree_depth", None),
+        plays_roles="roles" in setup.sampler.plugin.gives,
+        has_own_weights=setup.algorithm.plugin.parameters is not Algorithm.parameters,
         num_processes=params.machine.num_processes,
     )
 
@@ -197,15 +222,15 @@ def _tokenizers_differ(models: ModelsConfiguration) -> bool:
     return len({tokenizer_digest(folder) for folder in folders}) > 1
 
 
-def _check_metric(training: TrainingConfiguration) -> None:
+def _check_metric(setup: Setup) -> None:
     from astra_core.evaluator import require_metric
     from astra_core.training.learner import configs_of
     from astra_core.training.selection.evaluation_scheme import check_schedule
 
-    trainer = resolve("trainer", training.trainer.name)
+    trainer, training = setup.trainer.plugin, setup.params.training
     require_metric(training.metric, declared=getattr(trainer, "metric_names", ()))
     for own in configs_of(training):
-        check_schedule(own)
+        check_schedule(own, trainer)
 
 
 def _check_flow(flow: FlowConfiguration) -> None:

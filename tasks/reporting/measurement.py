@@ -31,7 +31,7 @@ def rolled_amount(trainer: "Trainer", trial: "Trial") -> Amount:
 
 def examined_amount(trainer: "Trainer", evaluator: "Evaluator", *, num_prompts: int) -> Amount:
     """The cost of one dev prompt of an evaluation, also of a custom trainer's."""
-    from astra_core.extensions.promises import examined
+    from astra_core.training.selection.evaluation_scheme import examined
 
     seen: list[Graph] = []
     judged = evaluator.judged

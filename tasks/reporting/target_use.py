@@ -4,7 +4,7 @@ import math
 from typing import TYPE_CHECKING
 
 from astra_core.config import SystemConfiguration
-from astra_core.registry import build, resolve
+from astra_core.registry import find
 
 if TYPE_CHECKING:
     from astra_core.evaluator import Evaluation
@@ -15,10 +15,11 @@ def target_note(system: SystemConfiguration) -> dict[str, str] | None:
     """Digest and name of a target without weights here; None for one with weights."""
     from astra_core.target import Surroundings
 
-    if resolve("target", system.target.name).has_weights:
+    found = find("target", system.target)
+    if found.plugin.has_weights:
         return None
-    target: Target = build("target", system.target, surroundings=Surroundings(system))
-    return {"digest": target.digest(), "name": target.spelled() or system.target.name}
+    target: Target = found.build(surroundings=Surroundings(system))
+    return {"digest": target.digest(), "name": target.spelled() or found.name}
 
 
 def target_figures(target: "Target", found: "Evaluation") -> dict[str, float]:

@@ -9,7 +9,7 @@ from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import shown
 from astra_core.extensions.calls import plugin_call
-from astra_core.registry import BUILT_INS, build, read_options, resolve
+from astra_core.registry import BUILT_INS, build, find
 from astra_core.sink import Recorder, SinkRun, Status
 from tasks.machine.console import complain
 from tasks.params.schema import TrackingConfiguration
@@ -105,24 +105,17 @@ def check_sinks(tracking: TrackingConfiguration) -> None:
         if choice.name == MLFLOW:
             _check_mlflow(choice)
             continue
-        sink = _resolved(choice.name)
-        read_options("sink", choice)
+        known = [MLFLOW, *BUILT_INS["sink"]]
+        if choice.name not in known and ":" not in choice.name:
+            # The core's table lacks the pipeline's own sink.
+            msg = (
+                f"unknown sink '{choice.name}'; built-ins are {sorted(known)}, "
+                "or give an import path such as 'plugins.mine:Class'"
+            )
+            raise ConfigurationError(msg)
+        sink = find("sink", choice).plugin
         with plugin_call("sink", choice.name, "check"):
             sink.check()
-
-
-def _resolved(name: str) -> type[Any]:
-    try:
-        return resolve("sink", name)
-    except ConfigurationError as error:
-        if ":" in name:
-            raise
-        # The core's table lacks the pipeline's own sink.
-        msg = (
-            f"unknown sink '{name}'; built-ins are {sorted([MLFLOW, *BUILT_INS['sink']])}, "
-            "or give an import path such as 'plugins.mine:Class'"
-        )
-        raise ConfigurationError(msg) from error
 
 
 def _check_mlflow(choice: Choice) -> None:

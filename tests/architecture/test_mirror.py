@@ -15,6 +15,7 @@ PARTS = {
     "tasks/promotion/test_rollback.py": "tasks/promotion/decision.py",
     "astra_core/targets/test_endpoint_limits.py": "astra_core/targets/endpoint.py",
     "tasks/stages/test_black_box.py": "tasks/stages/training.py",
+    "astra_core/extensions/test_promises.py": "astra_core/extensions/calls.py",
     # Of all algorithms together.
     "astra_core/algorithms/test_against_trl.py": "astra_core/algorithms",
     "astra_core/algorithms/test_logged_figures.py": "astra_core/algorithms",

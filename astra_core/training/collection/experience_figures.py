@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from astra_core.extensions import promises
+from astra_core.extensions.calls import noted
 from astra_core.metrics.attack import mean_kl_nats
 from astra_core.metrics.reply_signal import reply_signal
 from astra_core.rollout import Graph
@@ -13,7 +13,7 @@ from astra_core.rollout import Graph
 def noted_figures(kind: str, plugin: Any, graphs: Sequence[Graph]) -> dict[str, float]:
     """The figures of a part about an experience, under the part's area of the log."""
     area = "train" if kind == "algorithm" else kind
-    figures = promises.noted(kind, plugin, graphs)
+    figures = noted(kind, plugin, graphs)
     return {f"{area}/{name}": value for name, value in figures.items()}
 
 

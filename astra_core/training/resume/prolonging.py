@@ -3,9 +3,8 @@
 import torch
 
 from astra_core.config import TrainingConfiguration
-from astra_core.extensions.promises import built_schedule, followed
 from astra_core.registry import build
-from astra_core.training.learner import configs_of
+from astra_core.training.learner import built_schedule, configs_of, followed
 from astra_core.training.optimization.optimizers import SchedulePlugin
 
 

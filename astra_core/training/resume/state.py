@@ -11,10 +11,9 @@ from torch.nn import Module
 
 from astra_core.agents import FOLDER as _AGENTS
 from astra_core.agents import own_folder, separate_models
-from astra_core.algorithm import Algorithm
+from astra_core.algorithm import Algorithm, restore, tensors_by_name
 from astra_core.config import TrainingConfiguration
 from astra_core.errors import CheckpointError
-from astra_core.extensions.promises import restore, tensors_by_name
 from astra_core.models.language_model import LanguageModel
 from astra_core.registry import name_of
 from astra_core.sampler import Sampler

@@ -1,6 +1,7 @@
 """The scheme of a run's evaluations: which attackers are evaluated, and which one is kept."""
 
 import logging
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,17 @@ from typing import Any
 from astra_core.config import TrainingConfiguration
 from astra_core.errors import CheckpointError, ConfigurationError
 from astra_core.evaluator import require_metric
-from astra_core.extensions.promises import followed
-from astra_core.registry import build, resolve
+from astra_core.extensions.calls import (
+    figures_of,
+    is_built_in,
+    path_of,
+    plugin_call,
+    refuse,
+    spelled,
+)
+from astra_core.registry import build
 from astra_core.training.distribution.distributed import World
-from astra_core.training.learner import configs_of
+from astra_core.training.learner import configs_of, followed
 from astra_core.training.progress import Progress
 from astra_core.training.selection.stopping import Best
 
@@ -75,20 +83,20 @@ def check_evaluations(
         ConfigurationError: See ``check_schedule``.
     """
     for own in configs_of(config):
-        check_schedule(own, is_evaluated=is_evaluated, trainer=trainer)
+        check_schedule(own, trainer, is_evaluated=is_evaluated)
     if (idle := idle_rule(config)) and world.is_first:
         _LOG.warning(idle)
 
 
 def check_schedule(
-    config: TrainingConfiguration, *, is_evaluated: bool = True, trainer: type[Any] | None = None
+    config: TrainingConfiguration, trainer: type[Any], *, is_evaluated: bool = True
 ) -> None:
     """Checks that a schedule that follows a figure has evaluations to follow.
 
     Args:
         config: The configuration of the run.
+        trainer: The class that evaluates.
         is_evaluated: Whether there is an evaluator.
-        trainer: The trainer that evaluates; None for that of the configuration.
 
     Raises:
         ConfigurationError: There are none during training, or they have no such figure.
@@ -103,7 +111,6 @@ def check_schedule(
             f"follows {metric}, got {got}; evaluate on the way or choose another training.schedule"
         )
         raise ConfigurationError(msg)
-    trainer = trainer or resolve("trainer", config.trainer.name)
     declared = getattr(trainer, "metric_names", ())
     require_metric(metric, declared=declared, key="training.schedule")
 
@@ -120,3 +127,25 @@ def require_same_score(best: Best, value: float, *, folder: Path) -> None:
             "the run is not reproducible on this machine"
         )
         raise CheckpointError(msg)
+
+
+def examined(trainer: Any) -> dict[str, float]:
+    """The figures of the trainer's evaluation, including the one that chooses the best.
+
+    Raises:
+        PluginError: It failed, or gave something else.
+    """
+    if trainer.evaluator is None:
+        return {}
+    with plugin_call("trainer", trainer, "examine"):
+        given = trainer.examine(trainer.evaluator)
+    figures, metric = figures_of("trainer", trainer, given, action="examine"), trainer.config.metric
+    if metric not in figures:
+        msg = (
+            f"training.metric must be a figure of the evaluation, got '{metric}'; "
+            f"there are {sorted(figures)}"
+        )
+        raise ConfigurationError(msg)
+    if not (is_built_in(path_of(trainer)) or math.isfinite(figures[metric])):
+        refuse("trainer", trainer, f"a finite {metric} from examine", got=spelled(figures[metric]))
+    return figures
