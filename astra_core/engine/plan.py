@@ -19,7 +19,6 @@ from astra_core.engine.products.packed_linear import packed_linears
 from astra_core.engine.products.precision import Precision
 from astra_core.engine.products.routed_linear import routed_linears
 from astra_core.engine.products.routes import Route
-from astra_core.engine.recomputation import recomputed
 from astra_core.engine.steps.trial import takes_steps
 from astra_core.models.pretrained import threads_for
 
@@ -182,3 +181,24 @@ def _size_in_words(num_parameters: int) -> str:
             count = num_parameters / unit
             return f"{count:.1f}{name}" if count < 10 else f"{count:.0f}{name}"
     return str(num_parameters)
+
+
+@contextmanager
+def recomputed(model: Any) -> Iterator[None]:
+    """Runs the body with recomputation of the layers' activations in the backward pass.
+
+    transformers recomputes in training mode only, which would switch dropout on; so the layers
+    alone are put into that mode and nothing below them.
+    """
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    if not model.is_activation_checkpointing:
+        model.activation_checkpointing_enable({"use_reentrant": False})
+    layers = [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]
+    for layer in layers:
+        layer.training = True
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.training = False

@@ -10,7 +10,6 @@ from typing import Literal
 
 from astra_core.conversation import Conversation, Message
 from astra_core.models.chat_format import ChatFormat, Ids, Rendering, Thought
-from astra_core.models.continued import continued_ids, leading
 from astra_core.models.control_tokens import is_broken
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.marked_template import mark, marked_turns, rendered, spoken_ids, turn_end
@@ -182,3 +181,18 @@ class TemplateFormat(ChatFormat):
 
     def _rendered(self, turns: Sequence[tuple[str, str]], *, system: str | None) -> str:
         return rendered(self.model.tokenizer, turns, system=system, where=self.where)
+
+
+_BEFORE = "\n"  # merges with nothing where a mark is put before it: such vocabularies have bytes
+
+
+def leading(model: LanguageModel) -> str:
+    """What to put before a text that follows other text; empty where the first is not marked."""
+    return _BEFORE if len(model.encode(_BEFORE)) > 1 else ""
+
+
+def continued_ids(model: LanguageModel, text: str) -> tuple[int, ...]:
+    """The ids of the text as they are behind other text."""
+    before = model.encode(leading(model))
+    ids = model.encode(leading(model) + text)
+    return ids[len(before) :] if ids[: len(before)] == before else model.encode(text)

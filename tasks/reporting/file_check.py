@@ -22,9 +22,10 @@ from tasks.params.schema import Params
 from tasks.pipeline.stage import sections_for
 from tasks.promotion.power import Exam
 from tasks.records.prompt_table import REASONS, REJECTED, SPLITS
-from tasks.reporting.file_lines import BY_ROW, numbered_rows
+from tasks.sources.columns import Columns
 from tasks.sources.distinct_rows import normalised
 from tasks.sources.families import FamilyFinder
+from tasks.sources.files import FileRow, read_rows
 from tasks.sources.rows import columns_of
 from tasks.sources.text_files import kind_of_file
 from tasks.stages.prompts import PromptsFiles, PromptsParams, prepare_prompts
@@ -223,3 +224,19 @@ def _roots(texts: list[str]) -> list[int]:
     finder = FamilyFinder()
     finder.add(text or f"blank {place}" for place, text in enumerate(texts))
     return [int(root) for root in finder.roots()]
+
+
+BY_ROW = (".json", ".parquet", ".yaml")
+"""Suffixes of files whose rows are not lines; the first row is 1."""
+
+
+def numbered_rows(path: Path, columns: Columns) -> Iterator[tuple[int, FileRow]]:
+    """Number and row in the order of the file; one over several lines has the first one's number.
+
+    Raises:
+        ConfigurationError: As in ``read_rows``.
+        DataError: As in ``read_rows``.
+    """
+    for row in read_rows(path, columns):
+        # Such as ``line 3`` or ``row 3``.
+        yield int(row.place.rpartition(" ")[2]), row

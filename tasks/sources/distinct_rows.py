@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from astra_core.rollout.metadata import Metadata, prompt_id_of
 from tasks.records.intake import PLACES_FILE, places_schema
 from tasks.records.prompt_table import METADATA, prompt_schema, spelled_metadata
 from tasks.sources.families import FamilyFinder
-from tasks.sources.known_numbers import KnownNumbers
 from tasks.sources.rows import SourceRow
 
 if TYPE_CHECKING:
@@ -32,6 +32,43 @@ def normalised(text: str | None) -> str:
     # JSON can contain half a surrogate pair, which UTF-8 cannot represent.
     whole = (text or "").encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return unicodedata.normalize("NFC", whole.replace("\ufeff", "")).strip()
+
+
+class KnownNumbers:
+    """Numbers with the row in which each occurred first; works on whole batches.
+
+    A dictionary of Python numbers would take ten times the memory. The numbers are in sorted runs;
+    runs of similar length are merged, so there are few runs and a number is seldom moved.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[NDArray[np.uint64], NDArray[np.int64]]] = []
+
+    def rows(self, numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The row of each number; -1 for an unknown number."""
+        found = np.full(numbers.size, -1, np.int64)
+        for known, rows in self._runs:
+            places = np.minimum(np.searchsorted(known, numbers), known.size - 1)
+            is_here = known[places] == numbers
+            found[is_here] = rows[places[is_here]]
+        return found
+
+    def add(self, numbers: NDArray[np.uint64], rows: NDArray[np.int64]) -> None:
+        """Adds numbers that are unknown so far, each once."""
+        if not numbers.size:
+            return
+        self._runs.append(_ordered(numbers, rows))
+        while len(self._runs) > 1 and self._runs[-2][0].size < 2 * self._runs[-1][0].size:
+            last, before = self._runs.pop(), self._runs.pop()
+            merged = (np.concatenate(pair) for pair in zip(before, last, strict=True))
+            self._runs.append(_ordered(*merged))
+
+
+def _ordered(
+    numbers: NDArray[np.uint64], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    order = np.argsort(numbers, kind="stable")
+    return numbers[order], rows[order]
 
 
 @dataclass(slots=True)

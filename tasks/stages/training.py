@@ -28,13 +28,18 @@ from tasks.pipeline.precision import remembered
 from tasks.pipeline.stage import Dep, Out, Plot, Untracked, plain_sections, stage
 from tasks.pipeline.training_run import TrainingInputs, TrainingRun
 from tasks.records.attacker import ATTACKER_FILE, AttackerNote
-from tasks.records.checkpoint import CHECKPOINTS, JOURNAL, CheckpointNote, write_checkpoint
-from tasks.records.journal import Journal, step_table
+from tasks.records.checkpoint import (
+    CHECKPOINTS,
+    JOURNAL,
+    CheckpointNote,
+    Journal,
+    step_table,
+    write_checkpoint,
+)
 from tasks.records.models import read_model_paths
 from tasks.records.prompts import read_prompts
 from tasks.records.reports import write_record
-from tasks.records.rollouts import ROLLOUTS_FILE
-from tasks.records.stored_rollouts import StoredRollouts
+from tasks.records.rollouts import ROLLOUTS_FILE, StoredRollouts
 from tasks.records.training import TrainingSummary, record_of, summary_of
 
 if TYPE_CHECKING:

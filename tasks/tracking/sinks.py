@@ -80,18 +80,12 @@ def open_sinks(
         try:
             if choice.name == MLFLOW:
                 log = open_run(run_key, experiment=experiment, params=params, tags=tags)
-                logs[MLFLOW] = _monitored(log) if tracking.system_metrics else log
+                logs[MLFLOW] = MonitoredLog(log) if tracking.system_metrics else log
             else:
                 logs[choice.name] = _recorder(choice, run_key, params)
         except Exception as error:  # noqa: BLE001 - a sink may raise anything
             _warn(choice.name, error)
     return Sinks(logs)
-
-
-def _monitored(log: RunLog) -> Log:
-    from tasks.tracking.system_metrics import MonitoredLog
-
-    return MonitoredLog(log, tracking_uri=tracking_uri())
 
 
 def check_sinks(tracking: TrackingConfiguration) -> None:
@@ -137,3 +131,34 @@ def _recorder(choice: Choice, run_key: str, params: Mapping[str, Any]) -> Record
 
 def _warn(name: str, error: Exception) -> None:
     complain(f"warning: tracking.sinks: {name} is off, the run goes on ({shown(error)})")
+
+
+class MonitoredLog:
+    """A run's log that also samples processor, memory, disk, network and GPU until it ends.
+
+    MLflow samples every ten seconds; ``MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL`` changes that.
+    """
+
+    def __init__(self, log: RunLog) -> None:
+        self._log = log
+        self._monitor = _monitor(log.run_id) if log.run_id else None
+        if self._monitor is not None:
+            self._monitor.start()
+
+    def log_step(self, figures: Mapping[str, Any], step: int) -> None:
+        """Records what is new of one step."""
+        self._log.log_step(figures, step)
+
+    def finish(self, status: Status = "FINISHED") -> None:
+        """Stops sampling, then ends the record."""
+        if self._monitor is not None:
+            self._monitor.finish()
+        self._log.finish(status)
+
+
+def _monitor(run_id: str) -> Any:
+    from mlflow.system_metrics import system_metrics_monitor as mlflows
+
+    monitors: Any = mlflows
+    # A killed run is resumed; its samples are numbered from the last one on.
+    return monitors.SystemMetricsMonitor(run_id, resume_logging=True, tracking_uri=tracking_uri())

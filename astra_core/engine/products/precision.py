@@ -6,7 +6,7 @@ times as long. No list of names tells them apart, so products of the model's own
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, Literal
@@ -14,7 +14,6 @@ from typing import Any, Literal
 import torch
 
 from astra_core.config import SystemConfiguration
-from astra_core.engine.batch_size import tokens_within_memory
 from astra_core.engine.machine import Machine
 from astra_core.engine.products.linear_layers import linear_layers, matrix_of
 from astra_core.engine.products.packed_linear import packed_linears
@@ -189,3 +188,31 @@ def _rows(layer: Any, count: int) -> torch.Tensor:
 def _wait(device: str) -> None:
     if device == "cuda":
         torch.cuda.synchronize()
+
+
+_ON_A_CPU = 16384
+# Of a GPU's free memory, what keys, values and logits of one pass may take; the rest is for what
+# else a pass needs, for caches that are kept, and for training.
+_SHARE = 1 / 4
+_MOST = 1 << 18
+
+
+def tokens_within_memory(models: Sequence[Any], device: torch.device) -> int:
+    """Rows times positions of one pass of the largest of the models.
+
+    A power of two, so that it is the same whenever about as much memory is free.
+    """
+    if device.type != "cuda":
+        return _ON_A_CPU
+    free, _ = torch.cuda.mem_get_info(device)
+    wanted = _SHARE * free / max(map(bytes_per_token, models))
+    return max(1024, min(_MOST, 1 << (int(wanted).bit_length() - 1)))
+
+
+def bytes_per_token(model: Any) -> int:
+    """Keys and values of one token in half precision, and the logits of every second one."""
+    config = model.config.get_text_config()
+    heads = config.num_attention_heads
+    groups = getattr(config, "num_key_value_heads", None) or heads
+    depth = getattr(config, "head_dim", None) or config.hidden_size // heads
+    return int(2 * (2 * config.num_hidden_layers * groups * depth + config.vocab_size // 2))

@@ -19,8 +19,7 @@ from astra_core.engine.logprobs import (
     token_logprobs_and_entropies,
 )
 from astra_core.engine.machine import Machine
-from astra_core.engine.plan import Plan
-from astra_core.engine.recomputation import recomputed
+from astra_core.engine.plan import Plan, recomputed
 from astra_core.models.rows import pad_rows, padded_logits, padded_logprobs
 
 pytestmark = pytest.mark.routes

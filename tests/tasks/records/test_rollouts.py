@@ -15,6 +15,7 @@ from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 from tasks.params.schema import Params
 from tasks.records.rollout_columns import COLUMNS
 from tasks.records.rollouts import (
+    StoredRollouts,
     read_rollouts,
     rollout_tables,
     stream_rollouts,
@@ -239,3 +240,36 @@ def test_a_row_group_is_written_as_soon_as_its_trees_are_there(tmp_path):
     # A part is begun with its first group; each further one makes it longer.
     assert [0, 0] == sizes[:2]
     assert 0 < sizes[3] < sizes[5]
+
+
+@pytest.fixture
+def kept(tmp_path):
+    made = [tiny_graph(tiny_node(0.1 * number), iteration=number) for number in range(5)]
+    write_rollouts(made, tmp_path / "r.parquet", graphs_per_group=2)
+    return made
+
+
+def test_it_is_the_sequence_that_was_written_each_time(kept, tmp_path):
+    stored = StoredRollouts(tmp_path / "r.parquet")
+
+    assert kept == list(stored) == list(stored)
+    assert 5 == len(stored)
+    assert (kept[3], kept[-1], kept[1:3]) == (stored[3], stored[-1], stored[1:3])
+    with pytest.raises(IndexError):
+        stored[5]
+
+
+def test_a_broken_file_is_reported_before_a_tree_is_asked_for(tmp_path):
+    (tmp_path / "r.parquet").write_text("no table")
+
+    with pytest.raises(DataError, match="must be a table of rollouts"):
+        StoredRollouts(tmp_path / "r.parquet")
+
+
+def test_no_tree_is_read_before_it_is_asked_for_and_none_is_kept(kept, tmp_path):
+    stored = StoredRollouts(tmp_path / "r.parquet")
+    (tmp_path / "r.parquet").unlink()
+
+    assert len(kept) == len(stored)
+    with pytest.raises(DataError):
+        list(stored)

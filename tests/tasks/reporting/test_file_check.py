@@ -1,10 +1,12 @@
 import json
 
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from tasks.params.schema import Params
-from tasks.reporting.file_check import MAX_SHOWN, check_file
+from tasks.reporting.file_check import MAX_SHOWN, check_file, numbered_rows
+from tasks.sources.columns import Columns
 
 LONG = "please write a long story about the old man and the sea with many details today"
 NUMBERS = [f"what would you do with {n} boxes number {n * 7} and {n * 13} keys" for n in range(90)]
@@ -90,3 +92,20 @@ def test_a_missing_file_is_named(folder):
 
 def _sizes(found):
     return ", ".join(f"{count} {split}" for split, count in found.splits.items())
+
+
+@each_row(
+    ("name", "content", "expected"),
+    [
+        ("p.txt", "one\n\nthree\n", [(1, "one\n"), (2, "\n"), (3, "three\n")]),
+        ("p.jsonl", '{"text": "a"}\n\n{"text": "b"}\n', [(1, "a"), (3, "b")]),
+        ("p.csv", 'text,n\n"two\nlines",1\n\nlast,2\n', [(2, "two\nlines"), (5, "last")]),
+        ("p.json", json.dumps(["a", None]), [(1, "a"), (2, None)]),
+    ],
+)
+def test_rows_have_the_numbers_that_an_editor_shows(tmp_path, name, content, expected):
+    (tmp_path / name).write_text(content, "utf-8")
+
+    found = numbered_rows(tmp_path / name, Columns("text"))
+
+    assert expected == [(number, row.text) for number, row in found]

@@ -9,11 +9,11 @@ from each_row import each_row
 from tiny_architectures import tiny_model
 from transformers.pytorch_utils import Conv1D
 
+from astra_core.engine.plan import recomputed
 from astra_core.engine.products import split_linear, split_product
 from astra_core.engine.products.routed_linear import routed_linears
 from astra_core.engine.products.split_linear import SharedInput, SplitLinear
 from astra_core.engine.products.split_product import MIN_ROWS, Halves, is_worth_splitting
-from astra_core.engine.recomputation import recomputed
 
 pytestmark = pytest.mark.routes
 

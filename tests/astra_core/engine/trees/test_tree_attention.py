@@ -11,7 +11,7 @@ from astra_core.engine import attention
 from astra_core.engine.carrier import load_of
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.engine.masks import additive_mask
-from astra_core.engine.recomputation import recomputed
+from astra_core.engine.plan import recomputed
 from astra_core.engine.trees import tree_attention
 from astra_core.engine.trees.packing import packed_rows
 from astra_core.engine.trees.tree_attention import Blocks, by_blocks, with_blocks
