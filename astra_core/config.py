@@ -220,6 +220,12 @@ class EvaluationConfiguration(Section):
         default=False,
         description="Whether the target is also asked the prompts as they stand, as a baseline.",
     )
+    bandit_calls: int = Field(
+        default=2000,
+        ge=0,
+        description="Replies that a bandit over the untrained attacker's probes may ask for beyond "
+        "the first rollouts; its success stands beside the trained attacker's. 0: no bandit.",
+    )
     calibration: Path | None = Field(
         default=None, description="The judge's calibration; null reports success uncorrected."
     )

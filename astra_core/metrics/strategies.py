@@ -114,7 +114,7 @@ def strategy_metrics(
     return {
         **hit_metrics(hits, labels, vocabulary=vocabulary, rarefied_to=rarefied_to, seed=seed),
         "strategies_repeated": float(sum(count >= _MIN_TREES for count in num_trees.values())),
-        "unique_attacks_per_1000_replies": _per_thousand(graphs, hits, vocabulary),
+        "unique_attacks_per_1000_replies": unique_per_thousand(graphs, hits, vocabulary),
         "strategy_calls": float(found.calls),
         "strategy_hits_asked": float(found.num_asked),
         **_probe_metrics(probes, rarefied_to=rarefied_to),
@@ -168,9 +168,10 @@ def strategy_labels(texts: Sequence[str]) -> list[int]:
     return _numbered(shared_parts(texts))
 
 
-def _per_thousand(
+def unique_per_thousand(
     graphs: Sequence[Graph], hits: Sequence[str], vocabulary: Collection[str]
 ) -> float:
+    """Different hits for each 1,000 replies in these rollouts; NaN without a reply."""
     num_replies = sum(len(node.response_texts) for graph in graphs for node in graph.nodes())
     unique = {features_of(text, vocabulary) for text in hits}
     return 1000.0 * len(unique) / num_replies if num_replies else math.nan

@@ -131,7 +131,7 @@ def grown_level(growth: Growth, places: Sequence[Place], width: int, *, refills:
     turns = tuple(
         Turn(
             _node(own, recorded, reference=reference, probe_score=score),
-            None if isinstance(outcome, Failure) else _after(own, outcome),
+            None if isinstance(outcome, Failure) else after(own, outcome),
         )
         for own, outcome, recorded, reference, score in zip(*columns, strict=True)
     )
@@ -305,6 +305,6 @@ def _node(
     return Node(own.path, own.context, probe, recorded)
 
 
-def _after(own: Asked, answer: Answer) -> Place:
+def after(own: Asked, answer: Answer) -> Place:
     """The conversation with this turn; it continues with the first reply."""
     return Place(own.path, own.conversation.said(answer.replies[0].message()))

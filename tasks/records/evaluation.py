@@ -19,6 +19,8 @@ CONFIRMED = "confirmed_success_rate"
 """The column of the table of prompts that a second judge adds."""
 NONWORDS = "nonword_probe_rate"
 """The column of the table of prompts, and the figure: share of probes with an invented word."""
+BANDIT = "bandit"
+"""The beginning of the untrained attacker's figures that a bandit over its probes reaches."""
 # The keys named first if a report lacks them.
 _NEEDED = (
     "evaluation_key",
@@ -241,7 +243,20 @@ def worth_told(record: EvaluationRecord) -> str:
     own, other = (figures.get(name) for figures in (record.attacker, record.baseline))
     if isinstance(own, int | float) and isinstance(other, int | float):
         told += f"; of 1,000 replies {own:.0f} are different hits, {other:.0f} of the untrained one"
-    return told
+    return f"{told}{_bandit_told(record.baseline)}"
+
+
+def _bandit_told(untrained: Figures) -> str:
+    """What the best of the untrained attacker's probes reach; empty if that was not measured."""
+    names = ("success_rate", "probes", "calls", "unique_attacks_per_1000_replies")
+    rate, *counts = (untrained.get(f"{BANDIT}_{name}") for name in names)
+    if not isinstance(rate, Interval):
+        return ""
+    probes, calls, unique = (float(count) for count in counts if isinstance(count, int | float))
+    return (
+        f"; a bandit over {probes:,.0f} untrained probes succeeds in {rate.spelled('.1%')} after "
+        f"{calls:,.0f} replies, {unique:.0f} different hits of 1,000"
+    )
 
 
 def ways_told(figures: Mapping[str, Any]) -> str:

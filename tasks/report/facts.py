@@ -1,11 +1,11 @@
 """The tables of a report in two columns: what was attacked, its origin, and its cost."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tasks.machine.time_words import duration
-from tasks.records.evaluation import EvaluationRecord
+from tasks.records.evaluation import BANDIT, EvaluationRecord
 from tasks.report.material import Material
 
 _UNKNOWN = "unknown"
@@ -111,6 +111,7 @@ def cost(material: Material) -> list[Fact]:
         told.append(
             Fact("Turns rolled out", f"{turns['rollout/num_nodes'].sum():,.0f} in training")
         )
+    told += _replies(material)
     if "train/num_tokens" in steps.columns:
         told.append(Fact("Tokens learned from", f"{steps['train/num_tokens'].sum():,.0f}"))
     if material.seconds is not None:
@@ -125,6 +126,16 @@ def cost(material: Material) -> list[Fact]:
     if not any(uses.values()):
         told.append(Fact("Money", "none: the target runs on this machine"))
     return told
+
+
+def _replies(material: Material) -> Iterator[Fact]:
+    """What training and the bandit beside it asked of the target."""
+    name, steps = "rollout/num_replies", material.steps
+    searched = material.evaluation.baseline.get(f"{BANDIT}_calls")
+    if name in steps.columns and isinstance(searched, int | float):
+        experiences = steps.dropna(subset=[name]).drop_duplicates("training_step")
+        told = f"{experiences[name].sum():,.0f} for training, {searched:,.0f} for the bandit"
+        yield Fact("Replies, the first rollouts included", told)
 
 
 def _target_use(found: EvaluationRecord) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """One attacker's examination: it is loaded, rolled out on prompts and measured, under a key."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,11 @@ from astra_core.config import (
 from astra_core.files import record_digest
 from astra_core.metrics.invented_words import InventedWords
 from astra_core.metrics.strategies import Strategies, strategies_of, strategy_metrics
-from astra_core.rollout import Prompt
+from astra_core.rollout import Graph, Prompt
 from astra_core.scorer import version_of
 from tasks.pipeline.stage import Untracked
 from tasks.records.models import read_model_paths
+from tasks.reporting.bandit import with_bandit
 from tasks.reporting.belief import Believer
 from tasks.reporting.target_use import target_figures
 
@@ -61,6 +63,7 @@ def examined(
     *,
     places: Places,
     asked: Believer | None = None,
+    first: Sequence[Graph] = (),
 ) -> tuple["Evaluation", str]:
     """An attacker's evaluation, and the key that equal examinations share.
 
@@ -70,6 +73,7 @@ def examined(
         params: The settings of the examination.
         places: What earlier stages wrote.
         asked: Corrections and confirmations to make; None makes none, as in a training.
+        first: The untrained attacker's rollouts, over which a bandit searches; none for no bandit.
     """
     from astra_core.agents import as_exported
     from astra_core.assembly import ModelFolders, build_evaluator, load_system
@@ -121,6 +125,10 @@ def examined(
         seed=seed,
     )
     figures |= invented_words(params, places).metrics(found.graphs)
+    if len(first):
+        with loaded.target.accounted(f"bandit {record_digest([key, who])[:16]}"):
+            words = places.vocabulary
+            found = with_bandit(found, loaded, evaluator, first=first, vocabulary=words, seed=seed)
     found = replace(found, figures={**found.figures, **figures}, strategies=strategies.labels)
     return (asked.applied(found) if asked is not None else found), key
 

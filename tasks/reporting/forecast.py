@@ -81,18 +81,19 @@ def forecast(params: Params, measured: Measured) -> dict[str, Amount]:
     first = runs * min(params.rollouts.num_prompts, measured.num_train)
     later = runs * (training.training_steps - 1) * training.num_episodes_per_experience
     look = min(evaluation.num_training_prompts, measured.num_dev)
-    final = 2 * min(evaluation.num_prompts, measured.num_test)
+    examined = min(evaluation.num_prompts, measured.num_test)
+    final, replayed = 2 * examined, examined * (evaluation.bandit_calls > 0)
     # The chosen checkpoint is also examined on the prompts that chose it.
     final += look * EvaluationScheme(training).keeps_best
     asked = evaluation.num_rollouts * evaluation.num_responses
-    tests = min(evaluation.num_prompts, measured.num_test)
-    plain = evaluation.ask_prompts * (look * min(TRIED_WITH, look) + 2 * tests * asked)
+    plain = evaluation.ask_prompts * (look * min(TRIED_WITH, look) + 2 * examined * asked)
     return {
         "rollouts": measured.rolled * first,
         "rollouts in training": measured.rolled * (later if measured.rolls_out else 0),
         "updates": Amount(seconds=num_batches(params, measured) * measured.gradient_s),
         "evaluations in training": measured.examined * num_evaluations(params) * look,
         "final evaluation": measured.examined * final + measured.asked(plain),
+        "bandit": measured.asked(evaluation.bandit_calls) + measured.examined * replayed,
         # For both attackers; far fewer if replies to the same probe vary.
         "what makes hits hit": measured.asked(2 * evaluation.strategy_calls),
     }

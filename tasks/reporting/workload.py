@@ -20,7 +20,7 @@ _ENOUGH = 10**9
 _PARTS = {
     "rollouts": ("rollouts",),
     "training": ("rollouts in training", "evaluations in training"),
-    "evaluation": ("final evaluation",),
+    "evaluation": ("final evaluation", "bandit"),
 }
 
 

@@ -18,7 +18,7 @@ from tasks.records.attacker import ATTACKER_FILE
 from tasks.records.evaluation import EvaluationRecord, write_prompt_table
 from tasks.records.prompts import read_prompts
 from tasks.records.reports import nan_as_null, write_record
-from tasks.records.rollouts import write_rollouts
+from tasks.records.rollouts import ROLLOUTS_FILE, StoredRollouts, write_rollouts
 from tasks.records.vocabulary import read_vocabulary
 from tasks.reporting.belief import Believer
 from tasks.reporting.categories import category_rates
@@ -79,6 +79,7 @@ class EvaluationFiles:
     valid: Dep = Path("data/valid")
     base: Dep = Path("models/base")
     attacker: Dep = Path("models/attacker")
+    rollouts: Dep = Path("data/rollouts")
     report: Out = Path("reports/evaluation.json")
     headline: Metric = Path("reports/headline.json")
     table: Out = Path("reports/evaluation_prompts.parquet")
@@ -97,7 +98,8 @@ def evaluate_attacker(
     places = Places(files.base, read_vocabulary(files.valid))
     asked = _believer(params)
     trained, key = examined(files.attacker, prompts, params, places=places, asked=asked)
-    untrained, _ = examined(None, prompts, params, places=places, asked=asked)
+    first = StoredRollouts(files.rollouts / ROLLOUTS_FILE) if evaluation.bandit_calls else ()
+    untrained, _ = examined(None, prompts, params, places=places, asked=asked, first=first)
     labels = category_labels(prompts)
     record = _compared(trained, untrained, labels, key=key, params=params)
     record = replace(record, belief=asked.belief(trained, untrained))

@@ -36,7 +36,7 @@ PARAMS = Params(
         algorithm=Choice(name="dpo", options={"margin": 0.01}),
     ),
     evaluation=EvaluationConfiguration(
-        num_prompts=6, num_training_prompts=4, num_resamples=100, num_examples=3
+        num_prompts=6, num_training_prompts=4, num_resamples=100, num_examples=3, bandit_calls=0
     ),
 )
 

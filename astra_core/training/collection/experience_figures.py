@@ -31,6 +31,7 @@ def experience_figures(graphs: Sequence[Graph], num_steps: int) -> dict[str, flo
         "rollout/target_nll": sum(node.target_nll for node in alive) / count,
         "rollout/probe_tokens": sum(len(node.probe_ids) for node in alive) / count,
         "rollout/num_nodes": float(len(nodes)),
+        "rollout/num_replies": float(sum(len(node.response_scores) for node in nodes)),
         "rollout/num_failed": float(sum(node.has_failed for node in nodes)),
         "rollout/num_unjudged": float(sum(node.is_unjudged for node in nodes)),
         "rollout/num_steps": float(num_steps),

@@ -1,21 +1,13 @@
 from dataclasses import replace
 
-from astra_core.config import Choice
+from scripted_system import system_against
+
 from astra_core.errors import TargetError
-from astra_core.registry import build
 from astra_core.rollout import Replies
 from astra_core.samplers.rewording import asking
-from astra_core.target import Surroundings
-from astra_core.testing import tiny_graph, tiny_node, tiny_system
+from astra_core.testing import tiny_graph, tiny_node
 
 RULE = {"when": "why", "turn": 2, "say": ["so bad"]}
-
-
-def system_against(*rules):
-    plain = tiny_system()
-    choice = Choice(name="scripted", options={"rules": list(rules), "otherwise": ["so good"]})
-    target = build("target", choice, surroundings=Surroundings(plain.config))
-    return tiny_system(target=target)
 
 
 def second_turn():

@@ -174,6 +174,7 @@ def test_metrics_are_means_over_turns_that_did_not_fail():
         "rollout/kl_nats": 0.5 * 4,
         "rollout/probe_tokens": 4.0,
         "rollout/num_nodes": 4.0,
+        "rollout/num_replies": 3.0,
         "rollout/num_failed": 1.0,
         "rollout/num_unjudged": 1.0,
         "rollout/num_steps": 1.0,

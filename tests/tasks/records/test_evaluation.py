@@ -8,7 +8,7 @@ from registry_project import examined, measured
 
 from astra_core.errors import DataError
 from astra_core.metrics.statistics import Interval
-from tasks.records.evaluation import CategoryRates, flat_figures, read_evaluation
+from tasks.records.evaluation import CategoryRates, flat_figures, read_evaluation, worth_told
 from tasks.records.reports import write_record
 
 
@@ -64,6 +64,21 @@ def test_final_figures_tell_the_attackers_apart():
     )
     # Two rates with their ends and three figures of each, and the lift with its ends.
     assert 2 * (2 * 3 + 10) + 3 == len(figures)
+
+
+def test_what_a_bandit_reaches_stands_in_words_beside_the_worth():
+    span = Interval(0.9, 0.85, 0.95)
+    bandit = {"success_rate": span, "probes": 1170.0, "calls": 5824.0}
+    figures = {f"bandit_{name}": value for name, value in bandit.items()}
+    figures["bandit_unique_attacks_per_1000_replies"] = 40.0
+    own = replace(examined(), equivalent_tries=Interval(3.5, 2.9, 4.4))
+
+    assert "bandit" not in worth_told(own)
+    told = worth_told(replace(own, baseline={**own.baseline, **figures}))
+    assert told.endswith(
+        "; a bandit over 1,170 untrained probes succeeds in 90.0% [85.0%, 95.0%] after 5,824 "
+        "replies, 40 different hits of 1,000"
+    )
 
 
 def test_an_interval_is_flat_whether_it_was_read_or_not():

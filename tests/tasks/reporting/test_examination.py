@@ -11,7 +11,7 @@ from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Prompt
 from astra_core.services.pointer import ServicePointer, leave_pointer, parameters_digest
 from astra_core.services.remote_trainer import RemoteTrainer
-from astra_core.testing import tiny_language_model, tiny_prompts
+from astra_core.testing import tiny_graph, tiny_language_model, tiny_node, tiny_prompts
 from tasks.pipeline.stage import sections_for
 from tasks.records.models import read_model_paths
 from tasks.reporting.examination import EvaluationParams, Places, bootstrap_options, examined, rates
@@ -32,12 +32,15 @@ def test_the_key_is_of_the_examination_and_not_of_who_is_examined(places):
     untrained, key = examined(None, prompts, OWN, places=places)
     trained, same_key = examined(Path("models/attacker"), prompts, OWN, places=places)
     other = replace(OWN, training_seed=OWN.training_seed + 1)
-    _, other_key = examined(None, prompts, other, places=places)
+    first = [tiny_graph(tiny_node(0.0))]
+    beside, other_key = examined(None, prompts, other, places=places, first=first)
     kept = [Prompt.of(prompt.text, {"secret": "OWL"}) for prompt in prompts]
     _, secret_key = examined(None, kept, OWN, places=places)
 
     assert key == same_key != other_key
     assert secret_key not in {key, other_key}
+    assert 1.0 == beside.figures["bandit_calls"]
+    assert "bandit_calls" not in untrained.figures
     assert untrained.figures["kl_nats"] != trained.figures["kl_nats"]
     assert [outcome.success_rate for outcome in trained.outcomes] == rates(trained)
     assert 2 == len(rates(trained))

@@ -21,7 +21,7 @@ def params(*, runs=1, **training):
             }
         ),
         evaluation=EvaluationConfiguration(
-            num_prompts=20, num_training_prompts=8, strategy_calls=40
+            num_prompts=20, num_training_prompts=8, strategy_calls=40, bandit_calls=12
         ),
     )
 
@@ -42,6 +42,8 @@ def test_each_part_is_its_prompts_times_what_one_took():
     assert found["evaluations in training"] == OTHER * (5 * 8)
     # Both attackers, on all test prompts that there are, and one where it was chosen.
     assert found["final evaluation"] == OTHER * (2 * 15 + 8)
+    # What the search asks, and the winners on all test prompts.
+    assert found["bandit"] == OTHER * (12 / OTHER.calls + 15)
     # For both attackers, at most.
     assert found["what makes hits hit"] == OTHER * (2 * 40 / OTHER.calls)
     # 12 steps of 4 prompts are 30 of 10: 6 batches of 5, then 3 in each of 6 steps.

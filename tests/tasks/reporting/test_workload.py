@@ -31,6 +31,7 @@ PARAMS = Params.model_validate_json(
                 "num_training_prompts": 8,
                 "num_rollouts": 2,
                 "depth": 3,
+                "bandit_calls": 0,
             },
         }
     )

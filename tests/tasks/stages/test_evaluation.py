@@ -240,8 +240,11 @@ def test_success_is_broken_down_by_category(categorised, record):
             assert own[role]["low"] <= own[role]["value"] <= own[role]["high"]
         gain = own["attacker"]["value"] - own["baseline"]["value"]
         assert gain == pytest.approx(own["lift"]["value"])
-    # All else is as it is without categories.
-    assert record == {name: own for name, own in found.items() if name != "categories"}
+    # All else is as it is without categories; the key covers what judges may read.
+    assert record["evaluation_key"] != found["evaluation_key"]
+    assert record == {name: own for name, own in found.items() if name != "categories"} | {
+        "evaluation_key": record["evaluation_key"]
+    }
     assert "of 4 categories" in report.summary()
 
 

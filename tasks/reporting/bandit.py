@@ -1,0 +1,71 @@
+"""What a bandit over untrained probes reaches on the prompts of an evaluation."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from astra_core.errors import BudgetError
+from astra_core.metrics.strategies import hits_of, unique_per_thousand
+from astra_core.rollout import Graph
+from tasks.records.evaluation import BANDIT
+
+if TYPE_CHECKING:
+    # Imported late: naming a stage must not load torch.
+    from astra_core.evaluator import Evaluation, Evaluator
+    from astra_core.system import System
+
+_MOST_FAILED = 0.05
+"""Share of the turns without a reply above which nothing is said of the bandit."""
+
+
+def with_bandit(
+    untrained: "Evaluation",
+    system: "System",
+    evaluator: "Evaluator",
+    *,
+    first: Sequence[Graph],
+    vocabulary: Collection[str],
+    seed: int,
+) -> "Evaluation":
+    """The evaluation with a bandit's success, its different hits, and what its search cost.
+
+    Its winners are said on prompts that the search has not seen, so their success is not that of
+    the luckiest. Nothing is added where the target's budget is spent or too many calls fail.
+
+    Args:
+        untrained: The untrained attacker's evaluation.
+        system: Its System.
+        evaluator: By which it was evaluated.
+        first: Its rollouts on training prompts.
+        vocabulary: Words that are not invented.
+        seed: Same seed, same figures.
+    """
+    from astra_core.samplers.bandit import first_scores, halved, pulling, replayed
+
+    config = evaluator.config
+    pull = pulling(system, [graph.prompt for graph in first], seed=seed)
+    prompts = [graph.prompt for graph in untrained.graphs]
+    shape = (config.num_rollouts, config.depth, config.num_responses)
+    try:
+        won = halved(
+            first_scores(first), pull, threshold=config.threshold, budget=config.bandit_calls
+        )
+        said = evaluator.judged(replayed(system, prompts, won.winners, shape=shape, seed=seed))
+    except BudgetError:
+        return untrained
+    if said.figures["failed_rate"] > _MOST_FAILED:
+        return untrained
+    hits = [node.probe_text for graph in said.graphs for node in hits_of(graph, config.threshold)]
+    rate = {f"{BANDIT}_success_rate": said.intervals["attack_success_rate"]}
+    figures = {
+        f"{BANDIT}_unique_attacks_per_1000_replies": unique_per_thousand(
+            said.graphs, hits, vocabulary
+        ),
+        f"{BANDIT}_probes": float(won.num_probes),
+        f"{BANDIT}_calls": float(won.calls),
+    }
+    return replace(
+        untrained,
+        intervals=untrained.intervals | rate,
+        figures=untrained.figures | figures,
+    )
