@@ -32,7 +32,7 @@ def test_a_term_is_used_by_the_code_or_params():
 
 
 def test_an_engine_word_of_the_performance_page_has_a_row():
-    page = _words(_without_figures_and_code(prose(ROOT / "docs/performance.md")))
+    page = _words(_without_figures_and_code(prose(ROOT / "docs/studies/performance.md")))
     rows = [_words(term) for term in _terms(GLOSSARY.read_text("utf-8"))]
     spoken = {name for name in _engine_names() if name in page}
     missing = [name for name in spoken if not any(name in row for row in rows)]

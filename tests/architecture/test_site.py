@@ -60,3 +60,11 @@ def test_the_site_has_the_api_and_every_page(site):
 
     assert "astra_core.training.trainer.Trainer" in trainer
     assert [] == gone
+
+
+def test_the_search_has_what_it_needs_where_pages_are_opened_as_files(site):
+    page = (site / "studies/performance.html").read_text("utf-8")
+
+    assert '<script src="../assets/iframe-worker.js"' in page
+    assert "operations.html" in (site / "search/search_index.js").read_text("utf-8")
+    assert "IFrameWorker" in (site / "assets/iframe-worker.js").read_text("utf-8")
