@@ -2,12 +2,14 @@
 
 import os
 import signal
+import sys
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from astra_core.errors import (
     AstraError,
@@ -30,7 +32,6 @@ from tasks.machine.console import (
     warnings_shown,
 )
 from tasks.machine.environment import set_environment
-from tasks.machine.exits import exits_refused
 from tasks.machine.processes import run_together
 from tasks.machine.telling import tell_tail
 from tasks.machine.thread_waits import set_thread_waits
@@ -210,3 +211,26 @@ def complain_of(error: AstraError) -> None:
     """Prints one line for each problem, shortened where it is long."""
     for line in shown_text(error).splitlines():
         complain(shortened(f"error: {line}"))
+
+
+@contextmanager
+def exits_refused() -> Iterator[None]:
+    """In the body, ``os._exit`` raises in this process, so that drafts are removed and it is told.
+
+    Processes that were forked from it end as they ask to.
+    """
+    leave, own = os._exit, os.getpid()
+
+    def refuse(status: int) -> NoReturn:
+        if os.getpid() != own:
+            leave(status)
+        caller = sys._getframe(1)  # noqa: SLF001 - no other way to see who asks
+        place = f"{caller.f_code.co_filename}, line {caller.f_lineno}"
+        msg = f"a stage must end by itself, got os._exit({status}) in {place}; raise an error there"
+        raise PluginError(msg)
+
+    os._exit = refuse
+    try:
+        yield
+    finally:
+        os._exit = leave

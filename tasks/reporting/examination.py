@@ -1,5 +1,6 @@
 """One attacker's examination: it is loaded, rolled out on prompts and measured, under a key."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,11 +14,16 @@ from astra_core.config import (
 )
 from astra_core.files import record_digest
 from astra_core.metrics.invented_words import InventedWords
+from astra_core.metrics.statistics import rate_interval
 from astra_core.metrics.strategies import Strategies, strategies_of, strategy_metrics
 from astra_core.rollout import Graph, Prompt
 from astra_core.scorer import version_of
 from tasks.pipeline.stage import Untracked
+from tasks.promotion.drift import drift_between
+from tasks.records.attacker import ATTACKER_FILE, AttackerNote
+from tasks.records.evaluation import Selection
 from tasks.records.models import read_model_paths
+from tasks.records.reports import read_record
 from tasks.reporting.bandit import with_bandit
 from tasks.reporting.belief import Believer
 from tasks.reporting.target_use import target_figures
@@ -168,3 +174,38 @@ def bootstrap_options(params: EvaluationParams) -> dict[str, Any]:
     """How intervals over prompts are drawn."""
     chosen = params.evaluation.model_dump(include={"num_resamples", "confidence"})
     return chosen | {"seed": params.training_seed}
+
+
+def was_selected(attacker: Path) -> bool:
+    """Whether evaluations during training chose the attacker in this folder."""
+    path = attacker / ATTACKER_FILE
+    if not path.is_file():
+        return False
+    note = read_record(path, AttackerNote)
+    return note.kept == "best" and note.value is not None
+
+
+def optimism(
+    chosen_on: Sequence[float],
+    examined_on: Sequence[float],
+    *,
+    num_resamples: int,
+    confidence: float,
+    seed: int,
+) -> Selection:
+    """The success rate on the selection prompts, and its excess over the examination's.
+
+    The two sets of prompts are disjoint, so the interval is for two independent means.
+
+    Args:
+        chosen_on: Success rate of each prompt by which the checkpoint was chosen.
+        examined_on: The same for the prompts of the examination.
+        num_resamples: Resamples of the bootstrap.
+        confidence: Probability inside an interval.
+        seed: Same seed, same interval.
+    """
+    rate = rate_interval(chosen_on, num_resamples=num_resamples, confidence=confidence, seed=seed)
+    # A prompt without a judged reply says nothing.
+    judged = [[rate for rate in own if not math.isnan(rate)] for own in (chosen_on, examined_on)]
+    excess = drift_between(*judged, confidence=confidence)
+    return Selection(num_prompts=len(chosen_on), attack_success_rate=rate, optimism=excess)

@@ -29,12 +29,13 @@ from tasks.reporting.examination import (
     bootstrap_options,
     examined,
     invented_words,
+    optimism,
     rates,
+    was_selected,
 )
 from tasks.reporting.examples import examples_page
 from tasks.reporting.plain_questions import plain_questions
 from tasks.reporting.prompt_rows import prompt_rows
-from tasks.reporting.selection import optimism, was_selected
 from tasks.reporting.target_use import target_note
 
 if TYPE_CHECKING:

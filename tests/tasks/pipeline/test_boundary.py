@@ -15,8 +15,8 @@ import pytest
 from each_row import each_row
 
 from astra_core.config import TrainingConfiguration
-from astra_core.errors import DataError, GateError, LostProcessError
-from tasks.pipeline.boundary import run_stage
+from astra_core.errors import DataError, GateError, LostProcessError, PluginError
+from tasks.pipeline.boundary import exits_refused, run_stage
 from tasks.pipeline.failures import Failure, read_failure, write_failure
 from tasks.pipeline.stage import Dep, Out, Stage, stage, stage_of
 
@@ -351,3 +351,24 @@ def test_a_child_leaves_it_to_its_parent_to_tell_who_was_lost(second_of_two, cap
     assert 143 == run_stage("toy", find=_parallel(_raise(error)), is_child=True)
     assert ("", "") == capfd.readouterr()
     assert read_failure("toy") is None
+
+
+@each_row("status", [0, 7])
+def test_an_abrupt_exit_is_an_error_that_names_its_place(status):
+    before = os._exit
+    told = rf"must end by itself, got os\._exit\({status}\) in .*test_boundary\.py, line \d+"
+    with pytest.raises(PluginError, match=told), exits_refused():
+        os._exit(status)
+
+    assert before is os._exit
+
+
+@pytest.mark.real
+def test_a_forked_process_ends_as_it_asks_to():
+    with exits_refused():
+        child = os.fork()
+        if child == 0:
+            os._exit(7)
+        status = os.waitpid(child, 0)[1]
+
+    assert 7 == os.waitstatus_to_exitcode(status)
