@@ -16,4 +16,5 @@ SMALL = (
     "training.require_signal=false",
     "evaluation.num_prompts=10",
     "evaluation.num_training_prompts=10",
+    "evaluation.bandit_calls=40",
 )

@@ -40,6 +40,7 @@ SMALL = (
     "evaluation.num_prompts=12",
     "evaluation.num_training_prompts=6",
     "evaluation.num_resamples=200",
+    "evaluation.bandit_calls=40",
 )
 
 
