@@ -1,6 +1,7 @@
 """One thread: two cores are shared, and a second thread that waits turns seconds into minutes."""
 
 import gc
+import logging
 import os
 import re
 import shutil
@@ -132,6 +133,24 @@ def pytest_sessionfinish():
 def pytest_unconfigure():
     """Each file's garbage was collected after it: pytest's five looks through all are in vain."""
     gc.freeze()
+
+
+class _Kept(logging.Handler):
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.lines = []
+
+    def emit(self, record):
+        self.lines.append(record.getMessage())
+
+
+@pytest.fixture
+def logged():
+    """The warnings and errors that are logged while a test runs, one line each."""
+    kept = _Kept()
+    logging.getLogger().addHandler(kept)
+    yield kept.lines
+    logging.getLogger().removeHandler(kept)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ def test_to_end_the_program_is_a_failure_whatever_the_code(code):
 
 
 @pytest.mark.real
-def test_a_process_that_a_plug_in_forks_does_not_come_back(caplog):
+def test_a_process_that_a_plug_in_forks_does_not_come_back():
     def ended(act):
         with plugin_call("scorer", NAME, "score"):
             child = os.fork()

@@ -1,4 +1,3 @@
-import logging
 import os
 import shutil
 from dataclasses import replace
@@ -103,14 +102,15 @@ def flip(path):
 
 
 @each_row("damage", DAMAGES)
-def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(tmp_path, caplog, damage):
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(tmp_path, logged, damage):
+    logged.clear()
     store = saved(tmp_path, 1, 2)
     DAMAGES[damage](tmp_path / "step_000002")
 
-    with caplog.at_level(logging.WARNING):
-        assert store.newest().step == 1
-    assert "step_000002" in caplog.text
-    assert "the previous one is used" in caplog.text
+    assert store.newest().step == 1
+    (line,) = logged
+    assert "step_000002" in line
+    assert "the previous one is used" in line
 
 
 @each_row("damage", DAMAGES)
@@ -133,7 +133,7 @@ def test_a_run_that_is_begun_again_does_not_continue_from_the_one_before(tmp_pat
     assert store.newest().step == 0
 
 
-def test_when_every_checkpoint_is_damaged_there_is_no_silent_start_again(tmp_path, caplog):
+def test_when_every_checkpoint_is_damaged_there_is_no_silent_start_again(tmp_path, logged):
     store = saved(tmp_path, 1, 2)
     for name in names(tmp_path):
         flip(tmp_path / name / "state.safetensors")
@@ -141,7 +141,7 @@ def test_when_every_checkpoint_is_damaged_there_is_no_silent_start_again(tmp_pat
     with pytest.raises(CheckpointError, match="must hold an undamaged checkpoint, got 2 damaged"):
         store.newest()
     # The error is the one line.
-    assert not caplog.text
+    assert [] == logged
 
 
 def write_model(folder):

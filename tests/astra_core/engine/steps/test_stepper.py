@@ -11,7 +11,7 @@ def test_numbers_of_rows_are_few(count, rounded):
     assert rounded == rounded_up(count)
 
 
-def test_a_step_that_cannot_be_recorded_is_told_and_runs_as_written(caplog):
+def test_a_step_that_cannot_be_recorded_is_told_and_runs_as_written(logged):
     model = tiny_language_model(0).model
     values = CachedReading(model, [[1, 2]], [0], store=None, room=0).values
     stepper = Stepper(model, captures=True)
@@ -20,7 +20,7 @@ def test_a_step_that_cannot_be_recorded_is_told_and_runs_as_written(caplog):
         step = stepper.step(values, generation, num_rows=rows, num_slots=8, rules=((0,), (), None))
         step.advance()
 
-    assert 1 == len([own for own in caplog.messages if "cannot be recorded" in own])
+    assert 1 == len([own for own in logged if "cannot be recorded" in own])
 
 
 def test_a_step_is_kept_until_the_memory_under_it_grows():

@@ -132,9 +132,9 @@ def test_what_is_evaluated_and_kept_may_change_at_resume(tmp_path):
 
 
 @each_row(("scheme", "num_told"), [("every", 0), ("first_and_last", 1), ("none", 1)])
-def test_patience_that_can_end_nothing_is_reported_in_one_line(scheme, num_told, caplog):
-    caplog.clear()
+def test_patience_that_can_end_nothing_is_reported_in_one_line(scheme, num_told, logged):
+    logged.clear()
     trainer_of(configured(evaluate=scheme, early_stopping={"patience": 2}))
 
-    assert num_told == len(caplog.messages)
-    assert all("patience of 2 ends nothing" in line for line in caplog.messages)
+    assert num_told == len(logged)
+    assert all("patience of 2 ends nothing" in line for line in logged)
