@@ -31,6 +31,17 @@ def test_the_cost_counts_each_experience_once_and_names_what_a_target_took():
     assert "Money" not in paid
 
 
+def test_the_replies_of_training_and_of_the_bandit_stand_side_by_side():
+    own = material()
+    steps = own.steps.assign(**{"rollout/num_replies": 3 * own.steps["rollout/num_nodes"]})
+    untrained = {**own.evaluation.baseline, "bandit_calls": 5824.0}
+    searched = replace(own, steps=steps, evaluation=replace(own.evaluation, baseline=untrained))
+    label = "Replies, the first rollouts included"
+
+    assert label not in _told(cost(own))
+    assert "48 for training, 5,824 for the bandit" == _told(cost(searched))[label]
+
+
 def test_the_lineage_has_a_digest_of_each_part():
     told = _told(lineage(material()))
 
