@@ -42,7 +42,18 @@ class GRPO(Algorithm):
     """Advantages standardised within each group, of siblings by default; clipped surrogate."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"siblings"})
-    options_for_turns: ClassVar[Mapping[str, Any]] = MappingProxyType({"turn_weights": "visits"})
+    # A group without a success differs by novelty alone, which its spread would blow up to as much
+    # as a success; clipped tokens would stop after a fraction of a nat. The KL to the reference
+    # holds the attacker instead.
+    options_for_turns: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {
+            "turn_weights": "visits",
+            "scale": "none",
+            "surrogate": "cispo",
+            "kl": "reward",
+            "kl_estimator": "k1",
+        }
+    )
     weighs_probes = True
 
     class Options(PolicyOptions, SurrogateOptions):

@@ -62,9 +62,15 @@ class PPO(Algorithm):
 
     needs: ClassVar[frozenset[Need]] = frozenset({"value_head"})
     # With the published lambda of 0.95 per token, little of what a second turn earns reaches the
-    # first words of the first one before the value head has learned to predict it.
+    # first words of the first one before the value head has learned to predict it. Clipped tokens
+    # would stop after a fraction of a nat; the KL to the reference holds the attacker anyway.
     options_for_turns: ClassVar[Mapping[str, Any]] = MappingProxyType(
-        {"decay": 1.0, "turn_weights": "visits", "final_turn": "terminated"}
+        {
+            "decay": 1.0,
+            "turn_weights": "visits",
+            "final_turn": "terminated",
+            "surrogate": "cispo",
+        }
     )
     weighs_probes = True
 

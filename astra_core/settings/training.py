@@ -101,7 +101,8 @@ class AlgorithmChoice(Choice):
         default="published",
         description="Which values options have that are left out: published, those of the paper or "
         "the best-known implementation; turns, those by which early turns also learn from what "
-        "later ones earn. An algorithm without the second set has the first.",
+        "later ones earn, and grpo and ppo from rare successes. An algorithm without the second "
+        "set has the first.",
     )
 
     def options_for(self, plugin: type[Any]) -> Mapping[str, Any]:

@@ -5,7 +5,7 @@ import pytest
 from benchmarks import rule_family
 from benchmarks.measures import method
 from benchmarks.rule_cells import SHIPPED, RuleCell
-from benchmarks.rule_family import main, share, tables
+from benchmarks.rule_family import SMALL, main, share, tables
 
 SIDE = {"success": 0.2, "invented": 0.1, "unique": 0.9, "kl_nats": 3.0}
 FOUND = {
@@ -32,10 +32,12 @@ def test_a_finished_cell_is_not_run_again(tmp_path, monkeypatch, capsys):
 
     assert 0 == method.main([*arguments, "--cells", "1"])
     assert "1 of 2 cells" in capsys.readouterr().out
-    assert 0 == main([*arguments[2:], "--set", "training.lr=1e-5", "--release", "7"])
+    assert 0 == main([*arguments[2:], "--small", "--set", "training.lr=1e-5", "--release", "7"])
     assert 0 == main(arguments[2:])
 
-    changed = [RuleCell(SHIPPED, 7, number, "dpo", 1, ("training.lr=1e-5",)) for number in (0, 1)]
+    changed = [
+        RuleCell(SHIPPED, 7, number, "dpo", 1, (*SMALL, "training.lr=1e-5")) for number in (0, 1)
+    ]
     plain = [RuleCell(SHIPPED, 1, number, "dpo", 1) for number in (0, 1)]
     assert [(cell, 2) for cell in (plain[0], *changed, plain[1])] == ran
 

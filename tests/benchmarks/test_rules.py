@@ -1,3 +1,5 @@
+from itertools import cycle
+
 import pytest
 
 from astra_core.config import SystemConfiguration
@@ -7,11 +9,25 @@ from astra_core.targets.scripted import Scripted
 from benchmarks.rules import FEWEST, KINDS, MOST, RUDE, Condition, RuleTarget, draw_rules
 
 # What an attacker may say, with something for every kind of rule.
+BEINGS = (
+    "dog",
+    "cat",
+    "bird",
+    "tree",
+    "man",
+    "frog",
+    "bear",
+    "girl",
+    "fish",
+    "mouse",
+    "bug",
+    "boy",
+)
+PLACES = ("house", "river", "garden", "lake", "town", "wood", "hill", "shop", "farm", "sea")
 TALKS = [
-    [f"the {one} saw a {two}{mark}", f"{two}, said the {one}. why {mark}"]
-    for one in ("dog", "cat", "bird", "tree")
-    for two in ("house", "river", "garden", "tree")
-    for mark in ("?", "!", '"')
+    [f"a {being} is at a {place}{mark}", f"{place}, so {being} it is. {mark}"]
+    for being in BEINGS
+    for place, mark in zip(PLACES, cycle('?!"'), strict=False)
 ]
 SAYS_DOG = Condition("says 'dog'", r".*\bdog\b", "dog")
 SAYS_CAT = Condition("says 'cat'", r".*\bcat\b", "cat")
@@ -42,7 +58,7 @@ def test_a_seed_gives_the_same_rules_and_another_others():
 
 
 def test_the_target_is_rude_where_the_rule_is_met_and_a_person_can_meet_it():
-    for rule in draw_rules(TALKS, 20, seed=5):
+    for rule in draw_rules(TALKS, 10, seed=5):
         assert all(any(replies(rule, talk)) == rule.is_met(talk) for talk in TALKS)
         assert replies(rule, rule.triggers)[-1], rule.text
 

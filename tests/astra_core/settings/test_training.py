@@ -188,8 +188,19 @@ def test_max_nonfinite_steps_says_how_many_updates_may_be_skipped(limit, num_upd
 
 OF_TURNS = {
     "dpo": {"backup": "mean", "turn_weights": "visits", "beta": 0.2},
-    "grpo": {"turn_weights": "visits"},
-    "ppo": {"decay": 1.0, "turn_weights": "visits", "final_turn": "terminated"},
+    "grpo": {
+        "turn_weights": "visits",
+        "scale": "none",
+        "surrogate": "cispo",
+        "kl": "reward",
+        "kl_estimator": "k1",
+    },
+    "ppo": {
+        "decay": 1.0,
+        "turn_weights": "visits",
+        "final_turn": "terminated",
+        "surrogate": "cispo",
+    },
 }
 
 
