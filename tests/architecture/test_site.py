@@ -67,4 +67,4 @@ def test_the_search_has_what_it_needs_where_pages_are_opened_as_files(site):
 
     assert '<script src="../assets/iframe-worker.js"' in page
     assert "operations.html" in (site / "search/search_index.js").read_text("utf-8")
-    assert "IFrameWorker" in (site / "assets/iframe-worker.js").read_text("utf-8")
+    assert "window.Worker" in (site / "assets/iframe-worker.js").read_text("utf-8")

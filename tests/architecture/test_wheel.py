@@ -75,6 +75,6 @@ def test_what_is_installed_is_imported_from_where_it_is_installed(installed, tmp
 def test_the_installed_command_answers(installed, tmp_path):
     import astra_core
 
-    assert "Commands:" in _call(installed / "bin" / "astra", "--help", cwd=tmp_path)
+    assert "Maintain:" in _call(installed / "bin" / "astra", "--help", cwd=tmp_path)
     told = _call(installed / "bin" / "astra", "--version", cwd=tmp_path)
     assert f"astra {astra_core.__version__}\n" == told
