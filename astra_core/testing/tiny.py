@@ -43,6 +43,7 @@ def tiny_language_model(
     vocabulary: Sequence[str] | None = WORDS,
     separator: str | None = None,
     max_positions: int = 128,
+    layers: int = 1,
     is_trained: bool = False,
 ) -> LanguageModel:
     """A random causal LM of a few thousand weights, whose next token depends on its context.
@@ -53,11 +54,13 @@ def tiny_language_model(
         vocabulary: Words it knows; None for a byte-level tokenizer that knows every text.
         separator: Text between turns; None is its end-of-sequence token.
         max_positions: The longest sequence, in tokens.
+        layers: The number of its layers: a second one doubles the time of all that it does.
         is_trained: True for weights that take a gradient.
     """
     tokenizer = _byte_tokenizer() if vocabulary is None else _word_tokenizer(vocabulary)
     # A copy takes half the time that building takes.
-    model = copy.deepcopy(_tiny_model(kind, len(tokenizer), max_positions, seed=seed))
+    made = _tiny_model(kind, len(tokenizer), max_positions, layers=layers, seed=seed)
+    model = copy.deepcopy(made)
     model.requires_grad_(is_trained)
     return LanguageModel(model, tokenizer, separator=separator)
 
@@ -66,6 +69,7 @@ def tiny_system(
     seed: int = 0,
     *,
     kind: Literal["llama", "gpt2"] = "llama",
+    layers: int = 1,
     reference_seed: int | None = None,
     target: LanguageModel | Target | None = None,
     scorer: Scorer | Judge | None = None,
@@ -76,6 +80,7 @@ def tiny_system(
     Args:
         seed: Of the attacker's weights.
         kind: Architecture of attacker and reference.
+        layers: The number of their layers.
         reference_seed: Of the reference's weights, for an attacker that has moved away from it;
             None for equal weights.
         target: None lets the reference answer, as when attacker and target are one model.
@@ -86,9 +91,13 @@ def tiny_system(
     config = config or SystemConfiguration(
         max_context_tokens=64, probe=short, response=short, tokens_per_batch=512
     )
-    attacker = tiny_language_model(seed, kind=kind, separator=config.separator, is_trained=True)
     origin = seed if reference_seed is None else reference_seed
-    reference = tiny_language_model(origin, kind=kind, separator=config.separator)
+    attacker, reference = (
+        tiny_language_model(
+            own, kind=kind, layers=layers, separator=config.separator, is_trained=is_trained
+        )
+        for own, is_trained in ((seed, True), (origin, False))
+    )
     choice = Choice(name="phrases", options={"phrases": ["bad", "worse"]})
     judge = scorer or build("scorer", choice)
     return System.of(attacker, target or reference, reference, scorer=judge, config=config)
@@ -214,12 +223,14 @@ def _byte_tokenizer() -> Any:
 
 
 @cache
-def _tiny_model(kind: str, vocabulary_size: int, max_positions: int, *, seed: int) -> Any:
+def _tiny_model(
+    kind: str, vocabulary_size: int, max_positions: int, *, layers: int, seed: int
+) -> Any:
     with torch_seeded(derive_seed(seed, "tiny language model")):
-        return _build(kind, vocabulary_size, max_positions)
+        return _build(kind, vocabulary_size, max_positions, layers=layers)
 
 
-def _build(kind: str, vocabulary_size: int, max_positions: int) -> Any:
+def _build(kind: str, vocabulary_size: int, max_positions: int, *, layers: int) -> Any:
     from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
     # Far wider than a real initialisation: next-token probabilities differ by context, as in a
@@ -233,7 +244,7 @@ def _build(kind: str, vocabulary_size: int, max_positions: int) -> Any:
                 vocab_size=vocabulary_size,
                 n_positions=max_positions,
                 n_embd=16,
-                n_layer=2,
+                n_layer=layers,
                 n_head=2,
                 initializer_range=spread,
                 **ends,
@@ -244,7 +255,7 @@ def _build(kind: str, vocabulary_size: int, max_positions: int) -> Any:
             vocab_size=vocabulary_size,
             hidden_size=16,
             intermediate_size=32,
-            num_hidden_layers=2,
+            num_hidden_layers=layers,
             num_attention_heads=2,
             max_position_embeddings=max_positions,
             tie_word_embeddings=True,

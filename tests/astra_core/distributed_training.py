@@ -51,7 +51,8 @@ def main():
     if "sharded" in what:
         changes = {**WIDE, "sharding": "full"}
     config = configured(batch_size=2, **{**CONFIG, **changes})
-    trainer = trainer_of(config, folder / "run", world=world, device=device)
+    layers = 2 if "sharded" in what else 1
+    trainer = trainer_of(config, folder / "run", world=world, device=device, layers=layers)
     trainer.resume()
 
     reports, examined, grow = [], [], TreeSampler.grow

@@ -140,7 +140,7 @@ def test_divided_layers_on_cuda_have_the_gradients_of_plain_ones():
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group("cpu:gloo,cuda:nccl", store=store, rank=0, world_size=1)
     try:
-        attacker = tiny_language_model(0, is_trained=True)
+        attacker = tiny_language_model(0, layers=2, is_trained=True)
         attacker.model.to("cuda").tie_weights()
         divided = Shards(attacker, world=World())
         ids = torch.tensor([[1, 2, 3, 4]], device="cuda")
@@ -165,7 +165,7 @@ def test_divided_layers_on_cuda_have_the_gradients_of_plain_ones():
 def test_two_devices_learn_what_one_process_learns_on_the_cpu(tmp_path):
     statuses = ended(started(tmp_path, "cuda-sharded"))
     assert [0, 0] == [status for status, _ in statuses], statuses
-    alone = trainer_of(configured(batch_size=4, **WIDE), tmp_path / "alone")
+    alone = trainer_of(configured(batch_size=4, **WIDE), tmp_path / "alone", layers=2)
     losses = [report.loss for report in alone.steps()]
     said, weights = left_in(tmp_path)
 

@@ -76,11 +76,12 @@ def trainer_of(
     sampler=TreeSampler,
     trainer=Trainer,
     reward=None,
+    layers=1,
     **options,
 ):
     """A Trainer as a new process would build it."""
     torch.manual_seed(0)
-    system = tiny_system(1, config=TALK)
+    system = tiny_system(1, config=TALK, layers=layers)
     for part in (system.attacker, system.target.language_model, system.reference):
         part.model.to(device).tie_weights()
     choice = config.algorithm.model_copy(update={"options": options})

@@ -157,8 +157,8 @@ CASES = [
     _config("another size of a head", "sizes of config.json", "self_attn", head_dim=4),
     _config(
         "more layers than its weights",
-        "must hold every weight, got no model.layers.2",
-        num_hidden_layers=3,
+        "must hold every weight, got no model.layers.1",
+        num_hidden_layers=2,
     ),
     _config(
         "text for a rate",

@@ -49,7 +49,7 @@ def experience():
     reward = AdversarialReward(AdversarialReward.Options(novelty_weight=1.0))
     prompts = tiny_prompts(2)
     shape = TreeSampler.Options(tree_width=2, tree_depth=3, num_responses=1)
-    sampler = TreeSampler(shape, system=system, prompts=prompts, reward=reward, seed=5)
+    sampler = TreeSampler(shape, system=system, prompts=prompts, reward=reward, seed=11)
     flat = tiny_graph(tiny_node(0.3), tiny_node(0.3))
     worth = {0.9: (2, 3, 0), 0.5: (3, 2, 0), 0.1: (6, 7, 0)}
     three = tiny_graph(*(tiny_node(own, probe_ids=ids) for own, ids in worth.items()))

@@ -111,8 +111,8 @@ def test_padding_is_drawn_again_and_every_other_draw_stays():
         (found,) = made.continuations([(4, 5)], keys, one)
         return [own.token_ids[0] for own in found.utterances]
 
-    plain, padded = said(None), said("why")
-    pad = made.tokenizer.convert_tokens_to_ids("why")
+    plain, padded = said(None), said("kind")
+    pad = made.tokenizer.convert_tokens_to_ids("kind")
     assert pad in plain
     assert pad not in padded
     assert [own for own in plain if own != pad] == [

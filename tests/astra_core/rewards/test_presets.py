@@ -39,7 +39,7 @@ def test_the_presets_rank_probes_as_their_authors_would():
     gains = {}
     for name in REWARD_PRESETS:
         reward = build("reward", reward_preset(name))
-        reward.prepare(tiny_system(), tiny_prompts(2))
+        reward.prepare(tiny_system(1), tiny_prompts(2))
         (graph,) = reward.assign([tiny_graph(rude, clean, invented)])
         first, second, third = (node.reward for node in graph.children)
         gains[name] = (first - second, third - second)

@@ -31,7 +31,7 @@ def shards():
     torch.distributed.init_process_group(
         "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
     )
-    yield Shards(tiny_language_model(0, is_trained=True), world=World())
+    yield Shards(tiny_language_model(0, layers=2, is_trained=True), world=World())
     torch.distributed.destroy_process_group()
 
 
@@ -90,7 +90,7 @@ def test_what_was_learned_is_gathered_and_what_was_loaded_is_divided(shards):
 @each_row("name", ["adamw", "adam", "sgd", "rmsprop", "adagrad"])
 def test_every_optimiser_moves_divided_weights_as_plain_ones(shards, name):
     moved = []
-    for model in (shards.model, tiny_language_model(0, is_trained=True).model):
+    for model in (shards.model, tiny_language_model(0, layers=2, is_trained=True).model):
         plugin = build("optimizer", Choice(name=name))
         groups = parameter_groups(model, (), weight_decay=0.01, lr=0.1)
         optimizer = plugin.optimizer(groups, 0.1)
@@ -151,7 +151,7 @@ def gap(some, others):
 
 @pytest.mark.real
 def test_two_processes_learn_what_one_learns_and_each_holds_a_part(whole, tmp_path):
-    alone = trainer_of(configured(batch_size=4, **WIDE), tmp_path / "alone")
+    alone = trainer_of(configured(batch_size=4, **WIDE), tmp_path / "alone", layers=2)
     losses = [report.loss for report in alone.steps()]
     said, weights = left_in(whole)
 
@@ -169,7 +169,7 @@ def test_two_processes_learn_what_one_learns_and_each_holds_a_part(whole, tmp_pa
 
 @pytest.mark.real
 def test_the_parts_of_a_checkpoint_are_read_as_that_of_one_process(whole, tmp_path):
-    alone = trainer_of(configured(batch_size=4, **WIDE), tmp_path / "alone")
+    alone = trainer_of(configured(batch_size=4, **WIDE), tmp_path / "alone", layers=2)
     alone.train()
     some, other = CheckpointStore(whole / "run").newest(), alone.store.newest()
     parts = sorted((whole / "run" / some.name / "state").iterdir())

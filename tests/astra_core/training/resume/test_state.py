@@ -188,7 +188,7 @@ def test_a_run_may_be_killed_before_each_stage_and_whenever_it_writes(tmp_path, 
 AGENTS = {
     "own": ({"presser": {"model": "own"}}, {}),
     "shared": ({}, {}),
-    "parts": ({"presser": {"own_weights": r"layers\.1\."}}, {}),
+    "parts": ({"presser": {"own_weights": "mlp"}}, {}),
     "frozen": ({"presser": {"model": "own"}}, {"agents": {"opener": {"trainable": False}}}),
     "rates": (
         {"presser": {"model": "own", "instruction": "so bad"}},
