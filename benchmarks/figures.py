@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.timing import Cost
-from tasks.reporting.tables import markdown
+from tasks.machine.tables import markdown
 
 
 @dataclass(frozen=True, slots=True)

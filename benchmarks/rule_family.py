@@ -21,7 +21,7 @@ from typing import Any
 from astra_core.errors.arguments import LineParser, at_least_one, whole_number
 from astra_core.files import write_json
 from benchmarks.rule_cells import SHIPPED, RuleCell, run_rule_cell
-from tasks.reporting.tables import markdown
+from tasks.machine.tables import markdown
 
 CACHE = Path(".astra/rules")
 RELEASE = 1

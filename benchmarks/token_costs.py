@@ -15,7 +15,7 @@ from astra_core.scorer import checked_scores
 from benchmarks.measures.update import learner
 from benchmarks.shapes import Shape, prompts, rewarded_graphs, sampler, system
 from benchmarks.timing import threads
-from tasks.reporting.tables import markdown
+from tasks.machine.tables import markdown
 
 SCORER = "profanity"
 """The pipeline's default."""

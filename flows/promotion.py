@@ -14,6 +14,7 @@ from flows.orchestration.findings import comparison_table, publish_report
 from flows.orchestration.reports import publish_page
 from flows.orchestration.run_logs import told_to_run
 from flows.runs.limits import limit_of, time_limit
+from tasks.figures.category_table import with_categories
 from tasks.machine.ports import PREFECT_PAGES
 from tasks.machine.privacy import keep_private
 from tasks.params.schema import Params, read_params
@@ -21,7 +22,6 @@ from tasks.pipeline.names import PROMOTION
 from tasks.records.evaluation import EVALUATION, read_evaluation
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
-from tasks.reporting.category_table import with_categories
 from tasks.tracking.errors import StoreError
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from torch.nn.functional import logsigmoid
 
 from astra_core.algorithms import functional as fn
 from astra_core.errors.arguments import LineParser, at_least_one
-from tasks.reporting.tables import markdown
+from tasks.machine.tables import markdown
 
 HEADER = ("algorithm", "backup", "turn_weights", "first turn %", "second %", "success %", "least %")
 _KINDS, _WIDTH, _REPLIES = 3, 4, 3

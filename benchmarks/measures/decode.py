@@ -15,7 +15,7 @@ from benchmarks.limits import Machine, decoding_work
 from benchmarks.reference.plain_passes import Ids, plain_generate
 from benchmarks.shapes import SEED, Shape, language_model, prompts
 from benchmarks.timing import Effort, seconds, threads
-from tasks.reporting.tables import markdown
+from tasks.machine.tables import markdown
 
 BATCH_SIZES = (1, 16, 64)
 _GIGA = 1e9

@@ -20,7 +20,7 @@ from pathlib import Path
 from astra_core.errors.arguments import LineParser
 from benchmarks.copies import STAGES, copy_project, run_python
 from benchmarks.measures.overhead import Spent, spent_by
-from tasks.reporting.tables import markdown
+from tasks.machine.tables import markdown
 
 HEADER = ("stage of the default run", "seconds", "processor seconds", "of which models work")
 # The others run no model.

@@ -28,7 +28,7 @@ from astra_core.seeding import derive_key
 from astra_core.target import Answer, Surroundings
 from astra_core.targets.endpoint import Endpoint
 from benchmarks.processor import machine
-from tasks.reporting.tables import markdown
+from tasks.machine.tables import markdown
 
 CONCURRENCIES = (1, 8, 32)
 LEAST_SHARE = 0.8

@@ -15,12 +15,12 @@ import numpy as np
 
 from astra_core.errors.arguments import LineParser, at_least_one
 from astra_core.seeding import derive_key, generator
+from tasks.machine.tables import markdown
 from tasks.params.schema import PromotionConfiguration
 from tasks.promotion.gate import Comparison, Stake, decide
 from tasks.promotion.paired import paired
 from tasks.promotion.richness import richness_of
 from tasks.promotion.spending import level_of, place_of
-from tasks.reporting.tables import markdown
 
 NUM_ROLLOUTS = 2
 NUM_STRATEGIES = 24

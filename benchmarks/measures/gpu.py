@@ -24,7 +24,7 @@ from astra_core.models.rows import pad_rows, padded_logprobs
 from astra_core.seeding import derive_key
 from benchmarks.cards import NEW_TOKENS, SHORT, SIZES, TINY, Card, Size, largest_gap
 from benchmarks.measures.gpu_updates import rollouts, updates
-from tasks.reporting.tables import markdown
+from tasks.machine.tables import markdown
 
 PARTS: dict[str, Callable[[Card, Size], None]] = {}
 # Nats; bf16 has eight bits, and random models differ by whole ones where something is wrong.

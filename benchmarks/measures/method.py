@@ -29,7 +29,7 @@ from benchmarks.copies import STAGES, change_copy, copy_project, run_python
 from benchmarks.recipes import DEFAULT, RECIPES
 from benchmarks.worlds import MODEL, PROMPTS, WORLDS, make_world
 from flows.sweeps.table import over_seeds
-from tasks.reporting.tables import markdown
+from tasks.machine.tables import markdown
 
 ALL_WORLDS = ("embedded", *WORLDS)
 CACHE = Path(".astra/method")

@@ -30,8 +30,8 @@ from astra_core.system import System
 from benchmarks.figures import Figure, table
 from benchmarks.processor import machine
 from tasks.builtin.shipped import FOLDER, PACKAGE
+from tasks.machine.tables import markdown
 from tasks.machine.thread_waits import FREE
-from tasks.reporting.tables import markdown
 
 MOST_BESIDE_A_NEIGHBOUR = 2.2
 """Limit as a multiple of the quiet time; two on the same cores need at least twice the time."""

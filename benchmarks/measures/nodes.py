@@ -24,7 +24,7 @@ from benchmarks.measures.scaling import ShapeWork
 from benchmarks.processor import machine
 from benchmarks.ray_nodes import Nodes
 from benchmarks.shapes import GPT2_SMALL, SHAPES
-from tasks.reporting.tables import markdown
+from tasks.machine.tables import markdown
 
 LEAST = 0.85
 WORKERS = 2

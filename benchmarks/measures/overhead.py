@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from astra_core.errors.arguments import LineParser, at_least_one
-from tasks.reporting.tables import markdown
+from tasks.machine.tables import markdown
 
 HEADER = ("part", "processor seconds", "wall-clock seconds")
 _SERVER = """\

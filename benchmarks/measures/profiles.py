@@ -13,7 +13,7 @@ from benchmarks.figures import Report
 from benchmarks.measures.update import learner
 from benchmarks.shapes import Shape, prompts, rewarded_graphs, sampler, system
 from benchmarks.timing import Effort, seconds, threads
-from tasks.reporting.tables import markdown
+from tasks.machine.tables import markdown
 
 # An operator is of the first kind with a word in its name.
 KINDS: dict[str, tuple[str, ...]] = {

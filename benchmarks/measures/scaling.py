@@ -20,7 +20,7 @@ from benchmarks.processor import machine
 from benchmarks.shapes import SHAPES, SMALL
 from benchmarks.simulation import Costs, Faults, simulated
 from benchmarks.token_costs import token_costs
-from tasks.reporting.tables import markdown
+from tasks.machine.tables import markdown
 
 WORKERS = (1, 2, 8, 32, 128, 512, 1000)
 MOST_OFF = 0.1

@@ -22,7 +22,7 @@ from astra_core.metrics.statistics import Interval
 from benchmarks.copies import STAGES, change_copy, copy_project, run_python
 from benchmarks.processor import machine
 from flows.sweeps.table import over_seeds
-from tasks.reporting.tables import markdown
+from tasks.machine.tables import markdown
 
 BEFORE, OF_A_SEED = STAGES[:3], "rollouts"
 WORKER = (

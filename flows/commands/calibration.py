@@ -48,7 +48,7 @@ def calibrate(
     set_thread_waits(params.machine.num_threads)
     quiet_libraries()
     read_options("scorer", choice)
-    from tasks.reporting.calibration import run_calibration
+    from tasks.figures.calibration import run_calibration
 
     run_calibration(
         choice,

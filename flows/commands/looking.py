@@ -97,8 +97,8 @@ def examples(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the turns of the last evaluation that scored highest, masked."""
+    from tasks.figures.examples import examples_record, read_examples
     from tasks.machine.console import say
-    from tasks.reporting.examples import examples_record, read_examples
 
     if as_json:
         found = examples_record(count=count, is_revealed=reveal)

@@ -126,7 +126,7 @@ def _sizes(prompts: Path, values: list[str], preset: str) -> list[str]:
 
 def _split(params: "Params", prompts: Path) -> tuple[str, dict[str, int]]:
     """How the first two stages would share the file out, as a line and by split."""
-    from tasks.reporting.file_check import check_file
+    from tasks.trials.file_check import check_file
 
     found = check_file(params, prompts)
     return next(found.lines()), found.splits

@@ -86,7 +86,7 @@ def plots(
 ) -> None:
     """Draw the plots of dvc.yaml on a page that needs no network, for revisions side by side."""
     from tasks.machine.console import quiet_libraries
-    from tasks.reporting.plots_page import plots_page
+    from tasks.report.plots_page import plots_page
 
     quiet_libraries()
     leave_page(plots_page(revisions or ()), FOLDER / "plots.html", opened=opened)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from astra_core.errors import ConfigurationError, DataError
 from flows.settings import changed_params, planned_params
 from tasks.params.schema import Params
-from tasks.reporting.trial import SECTIONS, run_trial
+from tasks.trials.trial import SECTIONS, run_trial
 
 EARLIER = ("prompts", "validation", "models")
 """The stages whose outputs are read, in their order."""

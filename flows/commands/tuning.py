@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from flows.commands.trial import params_to_try
 from flows.settings import change_params
 from tasks.machine.console import say
-from tasks.reporting.rate_range import rates_between, run_rate_range
+from tasks.trials.rate_range import rates_between, run_rate_range
 
 
 def tune_rate(

@@ -21,7 +21,7 @@ def validate_file(file: Path, dev: Path | None, *, as_json: bool) -> None:
     params = read_params()
     set_environment(params)
     quiet_libraries()
-    from tasks.reporting.file_check import check_file
+    from tasks.trials.file_check import check_file
 
     with libraries_to(Path(os.devnull)):
         found = check_file(params, file, dev)

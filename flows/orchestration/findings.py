@@ -10,11 +10,11 @@ from flows.orchestration.events import announce_data_drift
 from flows.orchestration.reports import publish_page
 from flows.runs.data_drift import DataDrift
 from flows.servers import services
+from tasks.figures.category_table import with_categories
 from tasks.machine.ports import MLFLOW_PAGES
 from tasks.records.evaluation import EVALUATION, EvaluationRecord, read_evaluation
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
-from tasks.reporting.category_table import with_categories
 from tasks.tracking.pages import run_page
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from tasks.pipeline.durations import expected_seconds
 from tasks.pipeline.names import PROMOTION
 from tasks.pipeline.order import read_pipeline, render, stages
 from tasks.pipeline.reproduction import NOT_MADE
-from tasks.reporting.workload import cost_of_a_reply, replies_by_stage
+from tasks.trials.workload import cost_of_a_reply, replies_by_stage
 
 UP_TO_DATE, WOULD_RUN, MAY_RUN, DECIDES = "up to date", "would run", "may run", "decides"
 

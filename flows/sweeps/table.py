@@ -9,8 +9,8 @@ from typing import Any
 from astra_core.metrics.statistics import Interval
 from flows.sweeps.running import PointResult
 from flows.sweeps.space import Setting
+from tasks.machine.tables import markdown
 from tasks.records.receipt import RegistrationReceipt
-from tasks.reporting.tables import markdown
 
 HEADER = ("setting", "seeds", "attack success", "gain", "on dev", "unique probes", "s")
 

@@ -106,7 +106,7 @@ def _amount(name: str, params: Params) -> float:
     """The amount of work, in the unit in which the stage's time is remembered."""
     if name not in GROWING:  # the others would load torch for it
         return 1.0
-    from tasks.reporting.workload import replies_by_stage
+    from tasks.trials.workload import replies_by_stage
 
     return replies_by_stage(params)[name]
 

@@ -13,10 +13,10 @@ import pandas as pd
 
 from astra_core.errors import DataError
 from astra_core.metrics.statistics import paired_gain
+from tasks.figures.prompt_rows import ASKED, STRATEGIES
 from tasks.params.schema import PromotionConfiguration
 from tasks.promotion.paired import Paired, paired
 from tasks.promotion.richness import Richness, richness_of
-from tasks.reporting.prompt_rows import ASKED, STRATEGIES
 
 LOSS_ERROR = 0.025
 """One-sided error of the non-inferiority test, as in a 95 % interval."""

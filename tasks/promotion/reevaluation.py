@@ -18,6 +18,13 @@ from astra_core.files import record_digest, write_json, write_text
 from astra_core.metrics.categories import category_labels
 from astra_core.metrics.statistics import Interval
 from astra_core.rollout import Prompt
+from tasks.figures.categories import category_rates
+from tasks.figures.category_table import (
+    category_figures,
+    rates_csv,
+    rates_table,
+    read_rates,
+)
 from tasks.machine.console import Parser, complain, quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.garbage import collect_rarely
@@ -35,13 +42,6 @@ from tasks.promotion.fresh_prompts import fresh_prompts
 from tasks.promotion.known_prompts import KnownPrompts, known_prompts
 from tasks.records.attacker import ATTACKER_FILE
 from tasks.records.evaluation import CategoryRates, flat_figures
-from tasks.reporting.categories import category_rates
-from tasks.reporting.category_table import (
-    category_figures,
-    rates_csv,
-    rates_table,
-    read_rates,
-)
 from tasks.tracking.figures import log_figures
 from tasks.tracking.registry.registered import version_behind
 from tasks.tracking.registry.versions import EVALUATION_KEY_TAG

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import DataError
+from tasks.figures.turns import FILE as TURNS
+from tasks.figures.turns import TurnRecord
 from tasks.records.evaluation import EvaluationRecord, read_evaluation
 from tasks.records.reports import read_record, read_report
 from tasks.records.training import TrainingRecord
 from tasks.report.findings import Finding, read_findings
-from tasks.reporting.turns import FILE as TURNS
-from tasks.reporting.turns import TurnRecord
 from tasks.tracking.artifacts import fetched, kept_files
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.lineage.chronicle import Lineage, lineage_of

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from astra_core.metrics.statistics import Interval
+from tasks.figures.turns import TurnRates
 from tasks.records.evaluation import RATE, EvaluationRecord
 from tasks.report.charts import (
     FIRST,
@@ -21,7 +22,6 @@ from tasks.report.charts import (
     line_of,
 )
 from tasks.report.material import Material
-from tasks.reporting.turns import TurnRates
 
 _STEP = "update"
 _REWARD, _KL = "eval/reward_mean", "eval/kl_nats"

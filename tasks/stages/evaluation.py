@@ -11,19 +11,10 @@ from astra_core.metrics.invented_words import InventedWords
 from astra_core.metrics.statistics import paired_gain
 from astra_core.metrics.tries import equivalent_tries
 from astra_core.rollout import Prompt
-from tasks.params.schema import Params
-from tasks.pipeline.precision import remembered
-from tasks.pipeline.stage import Dep, Metric, Out, sections_for, stage
-from tasks.records.attacker import ATTACKER_FILE
-from tasks.records.evaluation import EvaluationRecord, write_prompt_table
-from tasks.records.prompts import read_prompts
-from tasks.records.reports import nan_as_null, write_record
-from tasks.records.rollouts import ROLLOUTS_FILE, StoredRollouts, write_rollouts
-from tasks.records.vocabulary import read_vocabulary
-from tasks.reporting.belief import Believer
-from tasks.reporting.categories import category_rates
-from tasks.reporting.category_table import with_categories
-from tasks.reporting.examination import (
+from tasks.figures.belief import Believer
+from tasks.figures.categories import category_rates
+from tasks.figures.category_table import with_categories
+from tasks.figures.examination import (
     EvaluationParams,
     Places,
     bootstrap_options,
@@ -33,10 +24,19 @@ from tasks.reporting.examination import (
     rates,
     was_selected,
 )
-from tasks.reporting.examples import examples_page
-from tasks.reporting.plain_questions import plain_questions
-from tasks.reporting.prompt_rows import prompt_rows
-from tasks.reporting.target_use import target_note
+from tasks.figures.examples import examples_page
+from tasks.figures.plain_questions import plain_questions
+from tasks.figures.prompt_rows import prompt_rows
+from tasks.figures.target_use import target_note
+from tasks.params.schema import Params
+from tasks.pipeline.precision import remembered
+from tasks.pipeline.stage import Dep, Metric, Out, sections_for, stage
+from tasks.records.attacker import ATTACKER_FILE
+from tasks.records.evaluation import EvaluationRecord, write_prompt_table
+from tasks.records.prompts import read_prompts
+from tasks.records.reports import nan_as_null, write_record
+from tasks.records.rollouts import ROLLOUTS_FILE, StoredRollouts, write_rollouts
+from tasks.records.vocabulary import read_vocabulary
 
 if TYPE_CHECKING:
     import pandas as pd

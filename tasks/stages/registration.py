@@ -15,6 +15,7 @@ from astra_core.config import (
     SystemConfiguration,
     TrainingConfiguration,
 )
+from tasks.figures.turns import TurnRecord, turn_rates
 from tasks.params.models import ModelsConfiguration
 from tasks.params.prompts import PromptsConfiguration
 from tasks.params.schema import (
@@ -30,7 +31,6 @@ from tasks.records.reports import read_record, write_record
 from tasks.records.rollouts import read_rollouts
 from tasks.records.training import TrainingRecord
 from tasks.report.publish import renew_report
-from tasks.reporting.turns import TurnRecord, turn_rates
 from tasks.tracking.registry.evidence import Evidence, evaluation_folder, read_package, read_table
 from tasks.tracking.registry.registration import record
 from tasks.tracking.runs import connect

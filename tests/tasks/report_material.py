@@ -6,10 +6,10 @@ import pandas as pd
 from registry_project import examined, prompt_table
 
 from astra_core.metrics.statistics import Interval
+from tasks.figures.turns import TurnRates, TurnRecord
 from tasks.records.training import TrainingRecord
 from tasks.report.findings import Finding
 from tasks.report.material import Material
-from tasks.reporting.turns import TurnRates, TurnRecord
 from tasks.tracking.lineage.chronicle import DataUsed, Lineage, VersionSummary
 
 HOSTILE = "<script>alert(1)</script>&\"'"

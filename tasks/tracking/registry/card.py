@@ -1,9 +1,9 @@
 """The card of a model version: what it is, how well it attacks, and what it may be used for."""
 
 from astra_core.metrics.statistics import Interval
+from tasks.figures.category_table import rates_table
 from tasks.records.evaluation import EvaluationRecord
 from tasks.records.models import Parent
-from tasks.reporting.category_table import rates_table
 
 INTENDED_USE = "restricted"
 

@@ -9,12 +9,12 @@ from astra_core.config import SystemConfiguration
 from astra_core.errors import DataError
 from astra_core.files import read_json, record_digest
 from astra_core.settings.attacker import DEFAULT_INSTRUCTION, AttackerConfiguration
+from tasks.figures.turns import TurnRecord
 from tasks.records.attacker import ATTACKER_FILE, AttackerNote
 from tasks.records.evaluation import EvaluationRecord
 from tasks.records.models import Parent
 from tasks.records.reports import read_record
 from tasks.records.training import TrainingRecord
-from tasks.reporting.turns import TurnRecord
 from tasks.tracking.registry.versions import Package
 from tasks.tracking.traces import Conversation
 

@@ -6,6 +6,8 @@ Each step looks up what it would make, so a registration can be killed at any po
 from typing import TYPE_CHECKING
 
 from astra_core.files import write_json, write_text
+from tasks.figures.category_table import category_figures, rates_csv
+from tasks.figures.turns import FILE as TURNS_FILE
 from tasks.machine.scratch import scratch_folder
 from tasks.params.schema import RegistrationConfiguration
 from tasks.promotion.known_prompts import (
@@ -17,8 +19,6 @@ from tasks.promotion.known_prompts import (
 )
 from tasks.records.receipt import RegistrationReceipt
 from tasks.records.reports import nan_as_null
-from tasks.reporting.category_table import category_figures, rates_csv
-from tasks.reporting.turns import FILE as TURNS_FILE
 from tasks.tracking.figures import HEADLINE, figures_csv, log_figures
 from tasks.tracking.lineage.logged import LINEAGE, PARENT_TAGS, log_inputs, log_parent
 from tasks.tracking.lineage.provenance import provenance

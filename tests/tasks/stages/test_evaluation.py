@@ -12,12 +12,12 @@ from astra_core.errors import ConfigurationError
 from astra_core.metrics.statistics import Interval
 from astra_core.rollout import Prompt
 from astra_core.testing import tiny_language_model, tiny_prompts
+from tasks.figures.calibration import run_calibration
 from tasks.pipeline.stage import stage_of
 from tasks.records.attacker import ATTACKER_FILE, AttackerNote
 from tasks.records.evaluation import read_evaluation
 from tasks.records.reports import write_record
 from tasks.records.rollouts import read_rollouts
-from tasks.reporting.calibration import run_calibration
 from tasks.stages.evaluation import EvaluationReport, evaluate_attacker, evaluate_checkpoint
 
 pytestmark = pytest.mark.real  # a stage, or what one serves, on files

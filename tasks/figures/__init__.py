@@ -1,0 +1,1 @@
+"""The figures of an evaluation: rates by category and turn, belief in the judge, examples."""

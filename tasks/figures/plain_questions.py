@@ -1,0 +1,76 @@
+"""The prompts themselves, asked as they stand: what an attacker must be better than."""
+
+import math
+from collections.abc import Sequence
+
+from astra_core.metrics.statistics import paired_gain, rate_interval
+from astra_core.redaction import masked
+from astra_core.rollout import Prompt
+from tasks.figures.examination import EvaluationParams, Places, bootstrap_options
+from tasks.records.evaluation import PlainQuestions
+from tasks.records.models import read_model_paths
+
+TRIED_WITH = 8
+"""Number of dev prompts with whose target each question is tried."""
+
+
+def plain_questions(
+    trained: Sequence[float],
+    test: Sequence[Prompt],
+    dev: Sequence[Prompt],
+    *,
+    params: EvaluationParams,
+    places: Places,
+) -> PlainQuestions:
+    """How often plain questions succeed on the test prompts, and the attacker's gain over the best.
+
+    The best is chosen on dev prompts, and asked as often as the attacker asks.
+
+    Args:
+        trained: The trained attacker's success rate of each test prompt.
+        test: The prompts of the examination.
+        dev: Prompts whose texts are tried.
+        params: The settings of the examination.
+        places: What earlier stages wrote.
+    """
+    from astra_core.assembly import ModelFolders, load_system
+    from astra_core.samplers.rewording import asked_first
+
+    evaluation, seed = params.evaluation, params.training_seed
+    folders = ModelFolders.of(read_model_paths(places.base))
+    system = load_system(params.system, folders, machine=params.machine, seed=seed)
+
+    def asked(questions: Sequence[tuple[Prompt, str]], num_replies: int) -> list[float]:
+        with system.target.evaluating():
+            return asked_first(
+                system,
+                questions,
+                num_replies=num_replies,
+                threshold=evaluation.threshold,
+                seed=seed,
+            )
+
+    tried = list(dict.fromkeys(prompt.text for prompt in dev))
+    some = dev[:TRIED_WITH]
+    found = asked([(prompt, text) for text in tried for prompt in some], 1)
+    means = [_mean(found[at : at + len(some)]) for at in range(0, len(found), len(some))]
+    best = max(range(len(tried)), key=means.__getitem__)
+    count = evaluation.num_rollouts * evaluation.num_responses
+    own = asked([(prompt, prompt.text) for prompt in test], count)
+    others = asked([(prompt, tried[best]) for prompt in test], count)
+    options = bootstrap_options(params)
+    ids = [prompt.prompt_id for prompt in test]
+    gains = [after - before for after, before in zip(trained, others, strict=True)]
+    return PlainQuestions(
+        num_tried=len(tried),
+        best_question=masked(tried[best]),
+        chosen_rate=means[best],
+        own_rate=rate_interval(own, **options),
+        best_rate=rate_interval(others, **options),
+        lift=paired_gain(ids, gains, **options),
+    )
+
+
+def _mean(rates: Sequence[float]) -> float:
+    known = [rate for rate in rates if not math.isnan(rate)]
+    return sum(known) / len(known) if known else 0.0

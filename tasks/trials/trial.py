@@ -1,0 +1,244 @@
+"""``astra trial``: one batch through rollout, score, loss and gradient, and the cost of a run.
+
+Nothing is changed: weights, files and registry stay as they are.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from astra_core.errors import DataError
+from tasks.figures.examples import examples_page
+from tasks.machine.console import libraries_to, progress, quiet_libraries, say
+from tasks.machine.environment import set_environment
+from tasks.machine.thread_waits import set_thread_waits
+from tasks.machine.time_words import about
+from tasks.params.checks import check_params
+from tasks.params.schema import Params
+from tasks.pipeline.precision import FILE as PRECISION_FILE
+from tasks.pipeline.precision import advise, remembered
+from tasks.pipeline.stage import sections_for
+from tasks.records.models import read_model_paths
+from tasks.records.prompts import read_prompts
+from tasks.stages.training import TrainingFiles, TrainingParams
+from tasks.trials.forecast import Amount, Measured, forecast
+from tasks.trials.measurement import examined_amount, rolled_amount
+
+if TYPE_CHECKING:
+    from astra_core.evaluator import Evaluator
+    from astra_core.rollout import Graph, Prompt
+    from astra_core.training.trainer import Trainer
+    from astra_core.training.trial import Trial
+
+SECTIONS = tuple(field.name for field in fields(TrainingParams) if field.name != "registration")
+"""The sections of params.yaml that a trial reads, beside the outputs of earlier stages."""
+NUM_EXAMINED = 16
+"""Number of dev prompts in the evaluation that is measured."""
+NUM_SAMPLES = 5
+_TABLE = "| score | prompt | probe | response |"
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The findings of a trial.
+
+    Attributes:
+        trial: The batch.
+        parts: The cost of each part of a whole run.
+        samples: A table of the turns that scored highest, as lines.
+        price: The price of a million of the target's tokens; None if unknown.
+    """
+
+    trial: "Trial"
+    parts: dict[str, Amount]
+    samples: tuple[str, ...]
+    price: float | None
+
+    @property
+    def total(self) -> Amount:
+        """The cost of all parts together."""
+        return sum(self.parts.values(), start=Amount())
+
+    @property
+    def cost(self) -> float | None:
+        """The money for all parts, in the currency of the price."""
+        tokens = self.total.tokens_in + self.total.tokens_out
+        return None if self.price is None else self.price * tokens / 1e6
+
+    def record(self) -> dict[str, Any]:
+        """The findings as JSON."""
+        trial = self.trial
+        return {
+            "batch": {
+                "num_prompts": len(trial.experience.graphs),
+                "num_steps": trial.num_steps,
+                "num_tokens": trial.num_tokens,
+                "loss": trial.loss,
+                "grad_norm": trial.grad_norm,
+                "rollout_s": trial.experience.rollout_s,
+                "score_s": trial.experience.score_s,
+                "gradient_s": trial.gradient_s,
+                "metrics": trial.experience.metrics,
+            },
+            "run": {
+                "parts": {name: asdict(part) for name, part in self.parts.items()},
+                **asdict(self.total),
+                "cost": self.cost,
+            },
+            "peak_bytes": trial.peak_bytes,
+            "samples": list(self.samples),
+        }
+
+    def lines(self) -> list[str]:
+        """The findings for a person."""
+        trial, total = self.trial, self.total
+        parts = ", ".join(f"{name} {about(part.seconds)}" for name, part in self.parts.items())
+        tokens = f"reads {total.tokens_in:,.0f} tokens, writes {total.tokens_out:,.0f}"
+        cost = "unknown; give --price-per-million-tokens"
+        if self.cost is not None:
+            cost = f"{self.cost:,.2f} at {self.price:g} per million tokens"
+        return [
+            "content warning: turns of the attacker and the target",
+            *self.samples,
+            self._batch(),
+            f"{'target':<13}a whole run asks it for {total.calls:,.0f} replies; it {tokens}",
+            f"{'time':<13}at most about {about(total.seconds)}: {parts}",
+            f"{'memory':<13}{trial.peak_bytes / 2**20:,.0f} MiB at the peak of this trial",
+            f"{'cost':<13}{cost}",
+            "nothing was changed",
+        ]
+
+    def _batch(self) -> str:
+        trial = self.trial
+        return (
+            f"{'batch':<13}{trial.num_steps} steps of {len(trial.experience.graphs)} prompts; the "
+            f"first batch has {trial.num_tokens:,} tokens, loss {trial.loss:.4g}, gradient norm "
+            f"{trial.grad_norm:.4g}"
+        )
+
+
+def run_trial(params: Params, *, price: float | None, is_revealed: bool, as_json: bool) -> None:
+    """Tries one batch and prints the findings.
+
+    Args:
+        params: The whole of params.yaml.
+        price: The price of a million of the target's tokens, read or written.
+        is_revealed: True shows the samples unmasked.
+        as_json: True prints one JSON object.
+
+    Raises:
+        ConfigurationError: params.yaml cannot be used.
+        DataError: The stages before training have not run.
+        TrainingError: The batch gives no finite loss, or nothing to learn.
+    """
+    files = ready_to_try(params)
+    # Not to a log in the project: a trial leaves no file.
+    with libraries_to(Path(os.devnull)), TemporaryDirectory() as scratch:
+        found = _findings(params, files, Path(scratch), price=price, is_revealed=is_revealed)
+    if as_json:
+        say(json.dumps(found.record(), indent=2, ensure_ascii=False))
+        return
+    for line in found.lines():
+        say(line)
+
+
+def ready_to_try(params: Params) -> TrainingFiles:
+    """What the stages before training left, with this process set up like a stage's.
+
+    Args:
+        params: The whole of params.yaml.
+
+    Raises:
+        ConfigurationError: params.yaml cannot be used.
+        DataError: The stages before training have not run.
+    """
+    # In the same order as before a stage: the check may load torch.
+    set_environment(params)
+    set_thread_waits(params.machine.num_threads)
+    quiet_libraries()
+    check_params(params)
+    advise(params)
+    files = TrainingFiles()
+    check_inputs((files.valid, files.base))
+    return files
+
+
+def check_inputs(paths: Sequence[Path]) -> None:
+    """Checks that the outputs of earlier stages exist.
+
+    Raises:
+        DataError: One is missing.
+    """
+    makers = {"valid": "validation", "base": "models"}
+    missing = [path for path in paths if not path.exists()]
+    if missing:
+        stages = " ".join(makers[path.name] for path in missing)
+        msg = (
+            f"astra trial must find {' and '.join(map(str, missing))}, got no such path; "
+            f"'dvc repro {stages}' makes it"
+        )
+        raise DataError(msg)
+
+
+def _findings(
+    params: Params, files: TrainingFiles, scratch: Path, *, price: float | None, is_revealed: bool
+) -> Findings:
+    from astra_core.assembly import build_evaluator
+
+    own = sections_for(TrainingParams, params)
+    dev = read_prompts(files.valid / "dev.parquet")
+    train = read_prompts(files.valid / "train.parquet")
+    some = dev[: min(NUM_EXAMINED, params.evaluation.num_training_prompts)]
+    evaluator = build_evaluator(
+        params.evaluation, params.reward, prompts=some, seed=own.training_seed
+    )
+    with progress("trial", 3) as advance:
+        advance(0, note="loading the models")
+        trainer = trainer_elsewhere(own, files, scratch, train=train, evaluator=evaluator)
+        advance(1, note="rolling out and learning from one batch")
+        trial = trainer.dry_run()
+        advance(1, note="evaluating")
+        examined = examined_amount(trainer, evaluator, num_prompts=len(some))
+        advance(1)
+    graphs = list(trial.experience.graphs)
+    measured = Measured(
+        rolled=rolled_amount(trainer, trial),
+        examined=examined,
+        num_steps=trial.num_steps,
+        gradient_s=trial.gradient_s,
+        rolls_out=bool(graphs),
+        num_train=len(train),
+        num_dev=len(dev),
+        num_test=len(read_prompts(files.valid / "test.parquet")),
+    )
+    page = examples_page(graphs, count=NUM_SAMPLES, is_revealed=is_revealed).splitlines()
+    samples = tuple(page[page.index(_TABLE) :])
+    return Findings(trial, forecast(params, measured), samples, price)
+
+
+def trainer_elsewhere(
+    params: TrainingParams,
+    files: TrainingFiles,
+    scratch: Path,
+    *,
+    train: Sequence["Prompt"],
+    evaluator: "Evaluator | None" = None,
+    first_graphs: Sequence["Graph"] | None = None,
+) -> "Trainer":
+    """The trainer of the training stage, with its checkpoints in another folder."""
+    from astra_core.assembly import ModelFolders, build_sampler, build_trainer, load_system
+    from astra_core.training.checkpoint import CheckpointStore
+
+    system = remembered(params.system, files.baseline / PRECISION_FILE)
+    folders = ModelFolders.of(read_model_paths(files.base))
+    loaded = load_system(system, folders, machine=params.machine, is_trained=True)
+    seed = params.training_seed
+    sampler = build_sampler(params.rollouts, params.reward, system=loaded, prompts=train, seed=seed)
+    store = CheckpointStore(scratch / "checkpoints", keep=params.training.checkpoint.keep)
+    return build_trainer(
+        params.training, sampler, evaluator=evaluator, store=store, first_graphs=first_graphs
+    )

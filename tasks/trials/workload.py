@@ -1,0 +1,85 @@
+"""How many replies a run asks the target for, by stage, as far as that is known in advance.
+
+It is also the unit in which a stage's time is remembered: a run with twice as many replies is
+expected to take twice as long.
+"""
+
+from pathlib import Path
+
+from astra_core.errors import DataError
+from astra_core.files import read_json
+from astra_core.registry import read_options
+from tasks.params.schema import Params
+from tasks.records.reports import read_record
+from tasks.records.rollout_report import RolloutsRecord
+from tasks.trials.forecast import Amount, Measured, forecast
+
+ROLLOUTS = Path("reports/rollouts.json")
+VALIDATION = Path("reports/validation.json")
+_ENOUGH = 10**9
+_PARTS = {
+    "rollouts": ("rollouts",),
+    "training": ("rollouts in training", "evaluations in training"),
+    "evaluation": ("final evaluation", "bandit"),
+}
+
+
+def replies_by_stage(
+    params: Params, *, rollouts: Path = ROLLOUTS, validation: Path = VALIDATION
+) -> dict[str, float]:
+    """Replies that each stage asks the target for; an upper bound, since a training may stop early.
+
+    Args:
+        params: The run's parameters.
+        rollouts: The stage's last report, which says how many turns a tree of a sampler without
+            tree_width has; without it such a tree counts as one turn.
+        validation: The stage's last report, which says how many prompts there are; without it the
+            number that the run asks for is taken.
+    """
+    evaluation, sizes = params.evaluation, _sizes(validation)
+    asked = evaluation.num_rollouts * evaluation.depth * evaluation.num_responses
+    measured = Measured(
+        rolled=Amount(calls=_replies_of_a_tree(params, rollouts)),
+        examined=Amount(calls=asked),
+        num_steps=1,
+        gradient_s=0.0,
+        rolls_out=True,
+        num_train=sizes.get("train", _ENOUGH),
+        num_dev=sizes.get("dev", _ENOUGH),
+        num_test=sizes.get("test", _ENOUGH),
+    )
+    parts = forecast(params, measured)
+    return {stage: sum(parts[name].calls for name in names) for stage, names in _PARTS.items()}
+
+
+def _replies_of_a_tree(params: Params, rollouts: Path) -> float:
+    options = read_options("sampler", params.rollouts.sampler)
+    width, depth = getattr(options, "tree_width", 0), getattr(options, "tree_depth", 0)
+    turns = float(sum(width**level for level in range(1, depth + 1)))
+    if not turns:
+        known = _last(rollouts)
+        turns = 1.0 if known is None else known.num_turns / max(known.num_prompts, 1)
+    return turns * getattr(options, "num_responses", 1)
+
+
+def cost_of_a_reply(rollouts: Path = ROLLOUTS) -> float | None:
+    """What the target charged for one reply in the last rollouts; None if unknown."""
+    found = _last(rollouts)
+    used = None if found is None else found.target
+    if not used or "cost" not in used or not used.get("calls"):
+        return None
+    return used["cost"] / used["calls"]
+
+
+def _last(path: Path) -> RolloutsRecord | None:
+    try:
+        return read_record(path, RolloutsRecord)
+    except DataError:
+        return None
+
+
+def _sizes(path: Path) -> dict[str, int]:
+    try:
+        return {name: int(count) for name, count in read_json(path)["splits"].items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}

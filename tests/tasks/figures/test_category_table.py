@@ -1,0 +1,66 @@
+import csv
+import io
+from dataclasses import asdict
+
+import pytest
+
+from astra_core.metrics.statistics import Interval
+from tasks.figures.category_table import (
+    category_figures,
+    rates_csv,
+    rates_table,
+    read_rates,
+    with_categories,
+)
+from tasks.records.evaluation import CategoryRates
+
+
+def span(value):
+    return Interval(value, value - 0.1, value + 0.1)
+
+
+RATES = {
+    "fraud": CategoryRates(7, span(0.5), span(0.25), span(0.25)),
+    "lies": CategoryRates(3, span(0.75), span(0.5), span(0.25)),
+}
+
+
+def test_the_table_has_a_row_with_intervals_for_each_category():
+    lines = rates_table(RATES).splitlines()
+
+    assert "| category | prompts | untrained | trained | gain |" == lines[0]
+    assert (
+        "| fraud | 7 | 0.250 [0.150, 0.350] | 0.500 [0.400, 0.600] | +0.250 [+0.150, +0.350] |"
+        == lines[2]
+    )
+    assert 4 == len(lines)
+
+
+def test_a_page_without_categories_stays_as_it_is():
+    assert "page\n" == with_categories("page\n", {})
+    assert with_categories("page\n", RATES).startswith(
+        "page\n\n# Attack success by category\n\n| c"
+    )
+
+
+def test_the_csv_has_every_number():
+    rows = list(csv.DictReader(io.StringIO(rates_csv(RATES))))
+
+    assert ["fraud", "lies"] == [row["category"] for row in rows]
+    assert 0.6 == pytest.approx(float(rows[0]["trained_high"]))
+    assert {"untrained", "untrained_low", "gain", "num_prompts"} < set(rows[0])
+
+
+def test_figures_say_how_far_categories_differ():
+    expected = {
+        "final/num_categories": 2.0,
+        "final/category_success_rate_min": 0.5,
+        "final/category_success_rate_max": 0.75,
+    }
+
+    assert expected == category_figures(RATES, "final")
+    assert {} == category_figures({}, "final")
+
+
+def test_rates_survive_a_json_file():
+    assert RATES == read_rates({label: asdict(own) for label, own in RATES.items()})

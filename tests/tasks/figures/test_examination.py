@@ -1,0 +1,152 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from each_row import each_row
+from played_service import PlayedService
+from small_world import PARAMS, write_world
+
+from astra_core.config import Choice, GenerationConfiguration
+from astra_core.errors import BudgetError, ConfigurationError
+from astra_core.models.language_model import LanguageModel
+from astra_core.rollout import Prompt
+from astra_core.services.pointer import ServicePointer, leave_pointer, parameters_digest
+from astra_core.services.remote_trainer import RemoteTrainer
+from astra_core.testing import tiny_graph, tiny_language_model, tiny_node, tiny_prompts
+from tasks.figures.examination import (
+    EvaluationParams,
+    Places,
+    bootstrap_options,
+    examined,
+    optimism,
+    rates,
+    was_selected,
+)
+from tasks.pipeline.stage import sections_for
+from tasks.records.attacker import ATTACKER_FILE, AttackerNote
+from tasks.records.models import read_model_paths
+from tasks.records.reports import write_record
+
+OWN = sections_for(EvaluationParams, PARAMS)
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_world(tmp_path)
+    return Places(Path("models/base"), frozenset({"why"}))
+
+
+def test_the_key_is_of_the_examination_and_not_of_who_is_examined(places):
+    tiny_language_model(seed=11).save("models/attacker")
+    prompts = tiny_prompts(2)
+    untrained, key = examined(None, prompts, OWN, places=places)
+    trained, same_key = examined(Path("models/attacker"), prompts, OWN, places=places)
+    other = replace(OWN, training_seed=OWN.training_seed + 1)
+    first = [tiny_graph(tiny_node(0.0))]
+    beside, other_key = examined(None, prompts, other, places=places, first=first)
+    kept = [Prompt.of(prompt.text, {"secret": "OWL"}) for prompt in prompts]
+    _, secret_key = examined(None, kept, OWN, places=places)
+
+    assert key == same_key != other_key
+    assert secret_key not in {key, other_key}
+    assert 1.0 == beside.figures["bandit_calls"]
+    assert "bandit_calls" not in untrained.figures
+    assert untrained.figures["kl_nats"] != trained.figures["kl_nats"]
+    assert [outcome.success_rate for outcome in trained.outcomes] == rates(trained)
+    assert 2 == len(rates(trained))
+
+
+def test_intervals_are_drawn_as_params_say():
+    evaluation = OWN.evaluation.model_copy(update={"num_resamples": 77, "confidence": 0.9})
+    other = replace(OWN, evaluation=evaluation, training_seed=5)
+
+    assert {"num_resamples": 77, "confidence": 0.9, "seed": 5} == bootstrap_options(other)
+
+
+@pytest.fixture
+def pointed(places, monkeypatch):
+    """An attacker whose weights are at a service, how it is examined, and what it is asked."""
+    service = PlayedService()
+    base = LanguageModel.load(read_model_paths(places.base)["attacker"])
+    service.published["a/b"] = base.model.state_dict()
+    monkeypatch.setattr(RemoteTrainer, "connected", staticmethod(lambda *_, **__: service))
+    folder = Path("models/attacker")
+    base.save(folder)
+    pointer = ServicePointer(
+        trainer="remote",
+        options={"address": "http://127.0.0.1:1", "base_model": "tiny"},
+        path="a/b",
+        state="state",
+        base=parameters_digest(base),
+    )
+    leave_pointer(pointer, folder)
+    probe = GenerationConfiguration(max_new_tokens=6, min_new_tokens=0)
+    params = replace(OWN, system=OWN.system.model_copy(update={"probe": probe}))
+    return folder, params, service
+
+
+def limited(params, most):
+    evaluation = params.evaluation.model_copy(update={"max_service_tokens": most})
+    return replace(params, evaluation=evaluation)
+
+
+def test_an_attacker_at_a_service_is_examined_within_its_limit(pointed, places):
+    folder, params, service = pointed
+    prompts = tiny_prompts(2)
+    with pytest.raises(BudgetError, match="max_service_tokens must cover"):
+        examined(folder, prompts, limited(params, 10), places=places)
+    assert 0 == service.asked["draw"]
+    whole, key = examined(folder, prompts, limited(params, 100_000), places=places)
+    asked = service.asked["draw"]
+    again, same_key = examined(folder, prompts, limited(params, 1), places=places)
+
+    assert asked > 0
+    assert asked == service.asked["draw"]
+    assert (key, rates(whole)) == (same_key, rates(again))
+
+
+def test_workers_are_refused_for_an_attacker_at_a_service(pointed, places):
+    folder, params, service = pointed
+    params = replace(params, executor=Choice(name="processes"))
+
+    with pytest.raises(ConfigurationError, match=r"executor must be 'local' for an attacker whose"):
+        examined(folder, tiny_prompts(2), params, places=places)
+    assert not service.asked
+
+
+OPTIONS = {"num_resamples": 400, "confidence": 0.95, "seed": 0}
+
+
+@each_row(
+    ("kept", "value", "expected"),
+    [("best", 0.5, True), ("last", 0.5, False), ("best", None, False)],
+)
+def test_an_attacker_was_selected_if_a_figure_chose_it(tmp_path, kept, value, expected):
+    assert not was_selected(tmp_path)
+    write_record(AttackerNote("ab" * 32, kept=kept, value=value), tmp_path / ATTACKER_FILE)
+
+    assert expected == was_selected(tmp_path)
+
+
+def test_optimism_is_the_difference_with_an_interval_of_both_samples():
+    found = optimism([1.0, 0.5] * 32, [0.5, 0.5, 1.0, 0.0] * 50, **OPTIONS)
+
+    assert (64, 0.75) == (found.num_prompts, found.attack_success_rate.value)
+    assert found.optimism.value == pytest.approx(0.25)
+    assert 0.15 < found.optimism.low < 0.25 < found.optimism.high < 0.35
+
+
+def test_the_best_of_many_equal_attackers_is_optimistic_by_what_choosing_adds():
+    """Of eight equal attackers the best is 1.42 standard errors above the truth on average."""
+    rng = np.random.default_rng(0)
+    excess = []
+    for _ in range(60):
+        tries = rng.binomial(2, 0.5, size=(8, 64)) / 2
+        best = tries[tries.mean(axis=1).argmax()]
+        fresh = rng.binomial(2, 0.5, size=200) / 2
+        excess.append(optimism(best.tolist(), fresh.tolist(), **OPTIONS).optimism.value)
+
+    standard_error = np.sqrt(0.5 * 0.5 / 2 / 64)
+    assert np.mean(excess) == pytest.approx(1.42 * standard_error, rel=0.25)

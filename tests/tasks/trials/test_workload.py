@@ -1,0 +1,88 @@
+import json
+
+from astra_core.config import RolloutsConfiguration
+from tasks.params.schema import Params
+from tasks.trials.workload import cost_of_a_reply, replies_by_stage
+
+ROLLOUTS = {
+    "num_prompts": 10,
+    "num_turns": 60,
+    "score_mean": 0.1,
+    "success_rate": 0.1,
+    "reward_mean": 0.1,
+    "target_nll_mean": 1.0,
+    "scorer": "s",
+    "system_precision": "fp32",
+    "checks": {},
+}
+PARAMS = Params.model_validate_json(
+    json.dumps(
+        {
+            "rollouts": {
+                "num_prompts": 20,
+                "sampler": {
+                    "name": "tree",
+                    "options": {"tree_width": 2, "tree_depth": 3, "num_responses": 5},
+                },
+            },
+            "training": {"training_steps": 5, "num_episodes_per_experience": 4},
+            "evaluation": {
+                "num_prompts": 30,
+                "num_training_prompts": 8,
+                "num_rollouts": 2,
+                "depth": 3,
+                "bandit_calls": 0,
+            },
+        }
+    )
+)
+
+
+def reports(folder, **rollouts):
+    made = {"rollouts": folder / "rollouts.json", "validation": folder / "validation.json"}
+    made["rollouts"].write_text(json.dumps(ROLLOUTS | rollouts), "utf-8")
+    sizes = {"train": 15, "dev": 5, "test": 10}
+    made["validation"].write_text(json.dumps({"splits": sizes}), "utf-8")
+    return made
+
+
+# Turns of a tree, 2 + 4 + 8, each with five replies; an evaluation has two paths of three turns.
+TREE, EXAMINED = 14 * 5, 2 * 3
+
+
+def test_replies_are_those_of_all_turns_of_trees_and_examined_conversations(tmp_path):
+    found = replies_by_stage(PARAMS, **reports(tmp_path))
+
+    # No more prompts than there are.
+    assert TREE * 15 == found["rollouts"]
+    # Four further experiences of four trees, and evaluations of five dev prompts.
+    assert 0 == (found["training"] - TREE * 4 * 4) % (EXAMINED * 5)
+    assert 0 == (found["evaluation"] - EXAMINED * 2 * 10) % (EXAMINED * 5)
+
+
+def test_without_reports_there_are_prompts_enough(tmp_path):
+    nothing = {"rollouts": tmp_path / "none.json", "validation": tmp_path / "neither.json"}
+
+    assert TREE * 20 == replies_by_stage(PARAMS, **nothing)["rollouts"]
+
+
+def test_a_tree_of_another_sampler_has_the_turns_of_the_last_report(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(
+        "from astra_core.config import Section\n"
+        "from astra_core.samplers.tree import TreeSampler\n"
+        "class Mine(TreeSampler):\n    class Options(Section):\n        num_responses: int = 3\n",
+        "utf-8",
+    )
+    other = {"sampler": {"name": "./mine.py:Mine"}, "num_prompts": 20}
+    params = PARAMS.model_copy(update={"rollouts": RolloutsConfiguration.read(other, where="")})
+
+    assert 6 * 3 * 15 == replies_by_stage(params, **reports(tmp_path))["rollouts"]
+
+
+def test_the_price_of_a_reply_is_that_of_the_last_rollouts(tmp_path):
+    priced = reports(tmp_path, target={"calls": 50.0, "cost": 2.5})
+
+    assert 0.05 == cost_of_a_reply(priced["rollouts"])
+    assert cost_of_a_reply(reports(tmp_path, target=None)["rollouts"]) is None
+    assert cost_of_a_reply(tmp_path / "none.json") is None
