@@ -1,7 +1,7 @@
 """An executor gets shards of work done, in this process or by other workers.
 
 ``machine.prompts_per_shard`` decides in advance what each shard holds, so the results are the same
-for any number of workers. ``astra_core.testing.check_executor`` checks everything that is promised
+for any number of workers. ``astra_parts.testing.check_executor`` checks everything that is promised
 here.
 """
 

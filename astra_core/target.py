@@ -2,7 +2,7 @@
 
 A local model, an endpoint, a program and a script all have this interface. Ids are passed beside
 the text if a local model sampled them, so that a model with the same ids need not encode it again.
-``astra_core.testing.check_target`` checks everything that is promised here.
+``astra_parts.testing.check_target`` checks everything that is promised here.
 """
 
 from abc import abstractmethod

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import psutil
 
-from astra_core.executors.on_ray import LOOPBACK, SETTINGS
+from astra_parts.executors.on_ray import LOOPBACK, SETTINGS
 
 ROOT = Path(__file__).resolve().parent.parent
 KILLED = "killed"

@@ -20,7 +20,6 @@ from astra_core.config import Choice, SystemConfiguration
 from astra_core.conversation import Conversation, Message
 from astra_core.evaluator import Evaluation, Evaluator
 from astra_core.files import record_digest
-from astra_core.metrics.invented_words import InventedWords
 from astra_core.metrics.statistics import Interval, paired_gain
 from astra_core.metrics.words import words
 from astra_core.registry import build
@@ -29,6 +28,7 @@ from astra_core.seeding import derive_key
 from astra_core.system import System
 from astra_core.target import Surroundings
 from astra_core.training.checkpoint import CheckpointStore
+from astra_parts.metrics.invented_words import InventedWords
 from benchmarks.copies import ROOT
 from benchmarks.rules import CIVIL, RuleTarget, draw_rules
 from flows.settings import as_if

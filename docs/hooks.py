@@ -82,9 +82,9 @@ def relinked(text: str, place: str) -> str:
 
 
 def api_pages() -> dict[str, str]:
-    """A page per package of the core, from the docstrings of its modules."""
-    core, pages = ROOT / "astra_core", dict[str, str]()
-    for folder in sorted({core, *(path.parent for path in core.rglob("*.py"))}):
+    """A page per package of core and parts, from the docstrings of its modules."""
+    pages, tops = dict[str, str](), (ROOT / "astra_core", ROOT / "astra_parts")
+    for folder in sorted({path.parent for top in tops for path in top.rglob("*.py")}):
         names = [_module(path) for path in sorted(folder.glob("*.py"))]
         shown = [name for name in names if not name.rpartition(".")[2].startswith("_")]
         package = ".".join(folder.relative_to(ROOT).parts)
@@ -92,7 +92,7 @@ def api_pages() -> dict[str, str]:
         told = [f"::: {package}\n{own}", *(f"::: {name}" for name in shown if name != package)]
         pages[f"api/{package}.md"] = "\n\n".join(told) + "\n"
     lines = [f"- [`{PurePosixPath(name).stem}`]({PurePosixPath(name).name})" for name in pages]
-    begin = "# API\n\nThe packages of the core, from their docstrings.\n\n"
+    begin = "# API\n\nThe packages of core and parts, from their docstrings.\n\n"
     pages["api/index.md"] = begin + "\n".join(lines) + "\n"
     return pages
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from pydantic import Field
 
-from astra_core.algorithms.policy_batch import PolicyStep
 from astra_core.config import Section
 from astra_core.conversation import Conversation
 from astra_core.errors import DataError
@@ -15,6 +14,7 @@ from astra_core.rollout import Graph, Node, Probe, Prompt, Replies
 from astra_core.system import System
 from astra_core.training.harness import Experience, Harness
 from astra_core.training.trainer import Trainer
+from astra_parts.algorithms.policy_batch import PolicyStep
 
 
 class LessonsTrainer(Trainer):

@@ -16,7 +16,9 @@ MARKS = ("real", "wide", "gpu")
 UPDATE_IS_THE_SUBJECT = (
     "astra_core/training",
     "astra_core/algorithms",
-    "astra_core/testing/contracts",  # of optimisers and schedules
+    "astra_parts/algorithms",
+    "astra_parts/schedules",
+    "astra_parts/testing/contracts",  # of optimisers and schedules
 )
 OURS = re.compile(r"python[\d.]*|astra|torchrun|accelerate|prefect|mlflow|dvc")
 

@@ -20,7 +20,7 @@ from astra_core.redaction import masked, visible
 _LIMIT = 2_000
 _MAX_LINES = 25
 _MOST = 100_000
-_OURS = frozenset({"astra_core", "tasks", "flows"})
+_OURS = frozenset({"astra_core", "astra_parts", "tasks", "flows"})
 # The folders of Python and its packages.
 _LIBRARIES = tuple(
     {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}

@@ -115,8 +115,8 @@ def _module_of(plugin: Any) -> str:
 
 
 def is_built_in(name: str) -> bool:
-    """Whether a name or an import path is a part of this package."""
-    return ":" not in name or name.startswith("astra_core.")
+    """Whether a name or an import path is a part of the loop or of what comes with it."""
+    return ":" not in name or name.startswith(("astra_core.", "astra_parts."))
 
 
 def _attributed(error: BaseException, subject: str, action: str) -> AstraError:

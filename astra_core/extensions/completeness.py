@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-_OURS = "astra_core."
+_OURS = ("astra_core.", "astra_parts.")
 # By what a class overrides: what it must override too. A resume asks for both.
 _OTHER_HALF: Mapping[str, str] = MappingProxyType(
     {"state": "load_state", "load_state": "state", "parameters": "state"}

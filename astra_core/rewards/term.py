@@ -38,7 +38,7 @@ class Term(Plugin):
     """One quantity of a turn; may have a memory.
 
     Your own class is named by import path or file as the ``name`` of a term;
-    ``astra_core.testing.check_term`` checks what is promised here.
+    ``astra_parts.testing.check_term`` checks what is promised here.
     """
 
     needs: ClassVar[frozenset[Signal]] = frozenset()

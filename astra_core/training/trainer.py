@@ -24,7 +24,6 @@ from astra_core.extensions.calls import renamed
 from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Graph
 from astra_core.sampler import Sampler
-from astra_core.services.staged import LocalPlace, Place, Stage, walk
 from astra_core.system import System
 from astra_core.training.by_hand import HandLoop
 from astra_core.training.checkpoint import CheckpointStore
@@ -52,6 +51,7 @@ from astra_core.training.selection.evaluation_scheme import (
 )
 from astra_core.training.selection.kept_models import KeptModels
 from astra_core.training.selection.stopping import Best
+from astra_core.training.staged import LocalPlace, Place, Stage, walk
 from astra_core.training.team import build_algorithm, check_team
 from astra_core.training.trial import Trial, tried
 from astra_core.training.update import Update, Updates, learning_plan, refuse_many_nonfinite

@@ -26,7 +26,7 @@ from astra_core.errors.arguments import LineParser, at_least_one
 from astra_core.rollout import Prompt
 from astra_core.seeding import derive_key
 from astra_core.target import Answer, Surroundings
-from astra_core.targets.endpoint import Endpoint
+from astra_parts.targets.endpoint import Endpoint
 from benchmarks.processor import machine
 from tasks.machine.tables import markdown
 

@@ -19,7 +19,7 @@ import psutil
 
 from astra_core.errors.arguments import LineParser, at_least_one
 from astra_core.errors.packages import require_package
-from astra_core.executors.on_ray import RayExecutor
+from astra_parts.executors.on_ray import RayExecutor
 from benchmarks.measures.scaling import ShapeWork
 from benchmarks.processor import machine
 from benchmarks.ray_nodes import Nodes

@@ -15,7 +15,7 @@ from typing import Any
 
 from astra_core.errors.arguments import LineParser, at_least_one
 from astra_core.executor import Weights, Work
-from astra_core.executors.processes import ProcessesExecutor
+from astra_parts.executors.processes import ProcessesExecutor
 from benchmarks.processor import machine
 from benchmarks.shapes import SHAPES, SMALL
 from benchmarks.simulation import Costs, Faults, simulated

@@ -19,7 +19,7 @@ def import_model(
     ] = None,
 ) -> None:
     """Turn a model in GGUF, as llama.cpp has it, into a folder that params.yaml can name."""
-    from astra_core.models.gguf import convert_gguf
+    from astra_parts.models.gguf import convert_gguf
     from tasks.machine.console import quiet_libraries, say
 
     quiet_libraries()

@@ -8,9 +8,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from astra_core.bodies import MOST_JSON
 from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import shortened
+from astra_parts.bodies import MOST_JSON
 from flows.servers.access import header
 from flows.servers.addresses import client_environment
 from flows.servers.keeper import kept

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from astra_core.errors import BudgetError
-from astra_core.metrics.strategies import hits_of, unique_per_thousand
 from astra_core.rollout import Graph
+from astra_parts.metrics.strategies import hits_of, unique_per_thousand
 from tasks.records.evaluation import BANDIT
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def with_bandit(
         vocabulary: Words that are not invented.
         seed: Same seed, same figures.
     """
-    from astra_core.samplers.bandit import first_scores, halved, pulling, replayed
+    from astra_parts.samplers.bandit import first_scores, halved, pulling, replayed
 
     config = evaluator.config
     pull = pulling(system, [graph.prompt for graph in first], seed=seed)

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any, Self
 
 from astra_core.config import Choice, EvaluationConfiguration
 from astra_core.errors import ConfigurationError
-from astra_core.executors.judging import Judging
-from astra_core.metrics.agreement import agreement
-from astra_core.metrics.correction import Corrected, Verdicts, corrected_rate
-from astra_core.metrics.detection import Confusion
 from astra_core.metrics.statistics import Interval, bootstrap_mean, rate_interval
-from astra_core.metrics.verdicts import (
+from astra_core.rollout import Graph
+from astra_core.scorer import version_of
+from astra_parts.executors.judging import Judging
+from astra_parts.metrics.agreement import agreement
+from astra_parts.metrics.correction import Corrected, Verdicts, corrected_rate
+from astra_parts.metrics.detection import Confusion
+from astra_parts.metrics.verdicts import (
     confirmed_rate,
     num_unjudged,
     reply_verdicts,
     turn_verdicts,
     verdict_pairs,
 )
-from astra_core.rollout import Graph
-from astra_core.scorer import version_of
-from astra_core.second_judge import second_scores
+from astra_parts.second_judge import second_scores
 from tasks.records.calibration import CalibrationRecord, usable_calibration
 from tasks.records.evaluation import Belief, CalibrationNote
 

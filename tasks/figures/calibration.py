@@ -11,8 +11,11 @@ from astra_core.config import Choice
 from astra_core.errors import DataError
 from astra_core.files import file_digest
 from astra_core.judge import Judge, Judgement, as_judge, checked_judgements
-from astra_core.metrics.categories import category_labels, label_of
-from astra_core.metrics.detection import (
+from astra_core.redaction import masked
+from astra_core.registry import build
+from astra_core.scorer import version_of
+from astra_parts.metrics.categories import category_labels, label_of
+from astra_parts.metrics.detection import (
     Confusion,
     best_threshold,
     brier_score,
@@ -21,9 +24,6 @@ from astra_core.metrics.detection import (
     reliability,
     roc_auc,
 )
-from astra_core.redaction import masked
-from astra_core.registry import build
-from astra_core.scorer import version_of
 from tasks.figures.calibration_page import calibration_lines, draw_reliability
 from tasks.machine.console import progress, say
 from tasks.records.calibration import (

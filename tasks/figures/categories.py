@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from astra_core.metrics.categories import means_by_label
+from astra_parts.metrics.categories import means_by_label
 from tasks.records.evaluation import CategoryRates
 
 

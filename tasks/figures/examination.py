@@ -13,11 +13,11 @@ from astra_core.config import (
     SystemConfiguration,
 )
 from astra_core.files import record_digest
-from astra_core.metrics.invented_words import InventedWords
 from astra_core.metrics.statistics import rate_interval
-from astra_core.metrics.strategies import Strategies, strategies_of, strategy_metrics
 from astra_core.rollout import Graph, Prompt
 from astra_core.scorer import version_of
+from astra_parts.metrics.invented_words import InventedWords
+from astra_parts.metrics.strategies import Strategies, strategies_of, strategy_metrics
 from tasks.figures.bandit import with_bandit
 from tasks.figures.belief import Believer
 from tasks.figures.target_use import target_figures
@@ -84,8 +84,8 @@ def examined(
     from astra_core.agents import as_exported
     from astra_core.assembly import ModelFolders, build_evaluator, load_system
     from astra_core.models.pretrained import weights_digest
-    from astra_core.services.pointer import read_pointer, speak_from
-    from astra_core.services.speaker import check_here, check_plain
+    from astra_parts.services.pointer import read_pointer, speak_from
+    from astra_parts.services.speaker import check_here, check_plain
 
     evaluation, seed = params.evaluation, params.training_seed
     # If the weights are at a service, the folder has none: the base weights are loaded.
@@ -151,7 +151,7 @@ def _strategies(
     *,
     budget: int,
 ) -> Strategies:
-    from astra_core.samplers.rewording import asking
+    from astra_parts.samplers.rewording import asking
 
     evaluation, seed = params.evaluation, params.training_seed
     threshold, drawn = evaluation.threshold, evaluation.num_responses

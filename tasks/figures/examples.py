@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.errors import DataError
-from astra_core.metrics.categories import CATEGORY, label_of
 from astra_core.redaction import masked
 from astra_core.rollout import Graph
+from astra_parts.metrics.categories import CATEGORY, label_of
 
 EVIDENCE = Path("data/evaluation/attacker.parquet")
 

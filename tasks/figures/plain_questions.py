@@ -34,7 +34,7 @@ def plain_questions(
         places: What earlier stages wrote.
     """
     from astra_core.assembly import ModelFolders, load_system
-    from astra_core.samplers.rewording import asked_first
+    from astra_parts.samplers.rewording import asked_first
 
     evaluation, seed = params.evaluation, params.training_seed
     folders = ModelFolders.of(read_model_paths(places.base))

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from astra_core.metrics.invented_words import InventedWords
+from astra_parts.metrics.invented_words import InventedWords
 from tasks.records.evaluation import CONFIRMED, NONWORDS
 
 if TYPE_CHECKING:

@@ -216,13 +216,15 @@ class _Warnings(logging.Handler):
 
 @contextmanager
 def warnings_shown() -> Iterator[None]:
-    """In the body, what ``astra_core`` warns of is shown, wherever the streams go."""
-    logger, handler = logging.getLogger("astra_core"), _Warnings()
-    logger.addHandler(handler)
+    """In the body, what core and parts warn of is shown, wherever the streams go."""
+    loggers, handler = [*map(logging.getLogger, ("astra_core", "astra_parts"))], _Warnings()
+    for logger in loggers:
+        logger.addHandler(handler)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        for logger in loggers:
+            logger.removeHandler(handler)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from tasks.params.schema import Params
 FILE = Path(".astra/usable.json")
 _MOST = 50
 _CODE = Path(__file__).parents[2]
-_PACKAGES = ("astra_core", "tasks")
+_PACKAGES = ("astra_core", "astra_parts", "tasks")
 _LIBRARIES = ("torch", "transformers", "pydantic")
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from grimp import ImportGraph
 
 ROOT = Path(__file__).resolve().parents[2]
-_PACKAGES = ("astra_core", "tasks")
+_PACKAGES = ("astra_core", "astra_parts", "tasks")
 _REGISTRY = "astra_core.registry"
 # An executor and a sink change no result.
 _KINDS = {

@@ -14,7 +14,7 @@ from astra_core.files import write_text
 from tasks.params.schema import PARAMS_FILE, Params
 from tasks.pipeline.order import PIPELINE_FILE, outside_inputs, render, stages
 
-FOLDERS = ("astra_core", "flows", "params", "plugins", "tasks")
+FOLDERS = ("astra_core", "astra_parts", "flows", "params", "plugins", "tasks")
 COPIED = (
     *FOLDERS,
     *("dvc.yaml", "params.yaml", "pyproject.toml", "prefect.yaml"),

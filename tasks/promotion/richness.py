@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from astra_core.metrics.rarefaction import expected_kinds
+from astra_parts.metrics.rarefaction import expected_kinds
 from tasks.promotion.paired import Paired, paired
 
 NUM_BLOCKS = 20

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
 
-    from astra_core.services.pointer import ServicePointer
+    from astra_parts.services.pointer import ServicePointer
 
 _CONTEXTS = ["Hello.", "How are you today?"]
 _NEW_TOKENS = 8
@@ -19,7 +19,7 @@ _NEW_TOKENS = 8
 
 def why_unusable(client: "MlflowClient", version: "ModelVersion") -> str | None:
     """Why the version cannot be champion, in one line; None if it loads and writes."""
-    from astra_core.services.pointer import read_pointer
+    from astra_parts.services.pointer import read_pointer
 
     try:
         with stored_package(client, version) as package:

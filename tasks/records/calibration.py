@@ -9,8 +9,8 @@ from pydantic import BeforeValidator
 
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.files import record_digest
-from astra_core.metrics.correction import check_tells
-from astra_core.metrics.detection import BestThreshold, Confusion
+from astra_parts.metrics.correction import check_tells
+from astra_parts.metrics.detection import BestThreshold, Confusion
 from tasks.records.evaluation import Span
 from tasks.records.reports import read_record, write_record
 

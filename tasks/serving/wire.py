@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from astra_core.bodies import MOST_JSON
+from astra_parts.bodies import MOST_JSON
 
 _IDLE_S = 30.0
 _KINDS = {401: "authentication_error", 404: "invalid_request_error", 409: "conflict_error"}

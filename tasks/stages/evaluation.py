@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_core.files import draft_folder_of, write_json, write_text
-from astra_core.metrics.categories import CATEGORY, category_labels
-from astra_core.metrics.invented_words import InventedWords
 from astra_core.metrics.statistics import paired_gain
-from astra_core.metrics.tries import equivalent_tries
 from astra_core.rollout import Prompt
+from astra_parts.metrics.categories import CATEGORY, category_labels
+from astra_parts.metrics.invented_words import InventedWords
+from astra_parts.metrics.tries import equivalent_tries
 from tasks.figures.belief import Believer
 from tasks.figures.categories import category_rates
 from tasks.figures.category_table import with_categories

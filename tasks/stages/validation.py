@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from astra_core.config import Choice, EvaluationConfiguration, SystemConfiguration
 from astra_core.errors import DataError
 from astra_core.errors.excerpt import shortened
-from astra_core.executors.scoring import Scoring
 from astra_core.files import draft_folder_of, write_json, write_text
 from astra_core.redaction import masked
 from astra_core.scorers.of_probes import text_scorer_choice
+from astra_parts.executors.scoring import Scoring
 from tasks.expectations import ValidationReport, validate_frame
 from tasks.expectations.data_docs import data_docs
 from tasks.expectations.facts import (

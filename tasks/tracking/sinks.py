@@ -10,7 +10,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import shown
 from astra_core.extensions.calls import plugin_call
 from astra_core.registry import BUILT_INS, build, find
-from astra_core.sink import Recorder, SinkRun, Status
+from astra_parts.sink import Recorder, SinkRun, Status
 from tasks.machine.console import complain
 from tasks.params.schema import TrackingConfiguration
 from tasks.tracking.runs import RunLog, open_run

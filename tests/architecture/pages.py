@@ -69,7 +69,7 @@ def known_variables() -> set[str]:
     """Every word in the code that could be a variable of the environment."""
     code = "\n".join(
         file.read_text("utf-8")
-        for folder in ("tasks", "flows", "astra_core")
+        for folder in ("tasks", "flows", "astra_core", "astra_parts")
         for file in (ROOT / folder).rglob("*.*")
         if file.suffix in {".py", ".sh"}
     )

@@ -5,8 +5,8 @@ import runpy
 import pytest
 from pages import ROOT, blocks
 
-from astra_core import testing
-from astra_core.testing import tiny_language_model
+from astra_parts import testing
+from astra_parts.testing import tiny_language_model
 
 PAGE = ROOT / "docs" / "contracts.md"
 SCRIPTS = blocks(PAGE, "python") + blocks(ROOT / "docs" / "scaling.md", "python")

@@ -37,9 +37,10 @@ class Without:
 
 sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
 import importlib, pkgutil
-import astra_core
-for module in pkgutil.walk_packages(astra_core.__path__, "astra_core."):
-    importlib.import_module(module.name)
+for name in ("astra_core", "astra_parts"):
+    package = importlib.import_module(name)
+    for module in pkgutil.walk_packages(package.__path__, name + "."):
+        importlib.import_module(module.name)
 from pathlib import Path
 from tiny_training import configured, trainer_of
 print(trainer_of(configured(training_steps=2), Path("run")).train().training_step)
@@ -88,14 +89,19 @@ def imported(folder):
                 found |= {each.name.partition(".")[0] for each in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 found.add(node.module.partition(".")[0])
-    return found - set(sys.stdlib_module_names) - {"astra_core", "tasks", "flows", "plugins"}
+    return (
+        found
+        - set(sys.stdlib_module_names)
+        - {"astra_core", "astra_parts", "tasks", "flows", "plugins"}
+    )
 
 
 @pytest.mark.real
 @each_row(
     ("folder", "extras"),
     [
-        ("astra_core", ("lora", "profanity", "remote", "ray", "tensorboard", "wandb")),
+        ("astra_core", ("lora", "profanity")),
+        ("astra_parts", ("gguf", "lora", "remote", "ray", "tensorboard", "wandb")),
         ("tasks", ("lora", "profanity", *PIPELINE)),
         ("flows", ("lora", "profanity", *PIPELINE)),
     ],
@@ -138,7 +144,7 @@ def test_the_core_trains_with_what_is_installed_for_it_alone(tmp_path):
         module
         for module, owners in distributions().items()
         if not {re.sub(r"[-_.]+", "-", each).lower() for each in owners} & core
-        and module not in {"astra_core", "tasks", "flows"}
+        and module not in {"astra_core", "astra_parts", "tasks", "flows"}
     ]
     assert {"pandas", "dvc", "mlflow", "prefect", "peft", "sklearn"} <= {*blocked}
     done = subprocess.run(

@@ -83,7 +83,7 @@ def _example(monkeypatch, tmp_path: Path) -> None:
 
 
 def test_the_plug_in_of_the_readme_keeps_the_contract(tmp_path, monkeypatch):
-    from astra_core.testing import check_scorer
+    from astra_parts.testing import check_scorer
 
     _example(monkeypatch, tmp_path)
     check_scorer("plugins.shouting:ShoutingScorer")
@@ -105,7 +105,7 @@ def _merged(old: Any, new: Any) -> Any:
 
 
 def test_the_rows_of_rollouts_are_read_as_the_pages_say(tmp_path, monkeypatch):
-    from astra_core.testing import tiny_graph, tiny_node
+    from astra_parts.testing import tiny_graph, tiny_node
     from tasks.records.rollouts import write_rollouts
 
     monkeypatch.chdir(tmp_path)

@@ -12,7 +12,7 @@ import yaml
 from pages import ROOT, blocks
 from small_world import PARAMS, write_world
 
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 from tasks.pipeline.stage import stage_of
 from tasks.stages import rollouts
 

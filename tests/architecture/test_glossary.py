@@ -9,7 +9,7 @@ import yaml
 from pages import PAGES, ROOT, prose
 
 GLOSSARY = ROOT / "docs/glossary.md"
-PACKAGES = ("astra_core", "tasks", "flows", "benchmarks", "plugins")
+PACKAGES = ("astra_core", "astra_parts", "tasks", "flows", "benchmarks", "plugins")
 # Words that are used here as everywhere in the field, so that they need no row.
 STANDARD = {
     *("activation", "builtin", "cache", "distribution", "head", "kl", "mask", "model"),

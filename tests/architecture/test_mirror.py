@@ -3,7 +3,7 @@
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("astra_core", "tasks", "flows", "benchmarks", "plugins")
+PACKAGES = ("astra_core", "astra_parts", "tasks", "flows", "benchmarks", "plugins")
 # A test of one part of a module whose own file would become too long, or of a whole package.
 PARTS = {
     "tasks/expectations/test_rollout_suite.py": "tasks/expectations/suites.py",
@@ -13,7 +13,7 @@ PARTS = {
     "astra_core/training/test_update_passes.py": "astra_core/training/update.py",
     "tasks/params/test_checks_of_algorithms.py": "tasks/params/checks.py",
     "tasks/promotion/test_rollback.py": "tasks/promotion/decision.py",
-    "astra_core/targets/test_endpoint_limits.py": "astra_core/targets/endpoint.py",
+    "astra_parts/targets/test_endpoint_limits.py": "astra_parts/targets/endpoint.py",
     "tasks/stages/test_black_box.py": "tasks/stages/training.py",
     "astra_core/extensions/test_promises.py": "astra_core/extensions/calls.py",
     # Of all algorithms together.

@@ -12,7 +12,7 @@ from pages import ROOT
 
 pytestmark = pytest.mark.real
 
-PACKAGES = ("astra_core", "tasks", "flows")
+PACKAGES = ("astra_core", "astra_parts", "tasks", "flows")
 MODULES = "astra_core.training.trainer, tasks.__main__, tasks.builtin.shipped, flows.cli"
 
 

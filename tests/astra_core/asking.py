@@ -5,7 +5,7 @@ from astra_core.conversation import Conversation, Message
 from astra_core.rollout import Prompt
 from astra_core.seeding import derive_key
 from astra_core.target import Answer, Surroundings
-from astra_core.targets.endpoint import Endpoint
+from astra_parts.targets.endpoint import Endpoint
 
 SHORT = GenerationConfiguration(max_new_tokens=12)
 PROBES = [f"probe {number}" for number in range(12)]

@@ -15,9 +15,9 @@ from astra_core.algorithms.dpo import DPO
 from astra_core.errors import RolloutError
 from astra_core.rollout import Failure
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import tiny_prompts, tiny_system
 from astra_core.training.distribution.distributed import World
 from astra_core.training.harness import Harness
+from astra_parts.testing import tiny_prompts, tiny_system
 
 NUM_EPISODES = 5
 LOST = tiny_prompts(5)[1].prompt_id

@@ -22,7 +22,7 @@ from job_service import Worker, app_of, served, service_in
 from text_training import run
 
 from astra_core.files import record_digest, write_text
-from astra_core.services.trainer_state import TrainerState
+from astra_parts.services.trainer_state import TrainerState
 from tasks.serving.fine_tuning.store import JobStore
 
 # Of the first iteration, each begun again after the death before; the last one ends the second.

@@ -14,8 +14,8 @@ from astra_core.engine.logprobs import token_logprobs
 from astra_core.errors import TrainingError
 from astra_core.files import record_digest
 from astra_core.models.rows import pad_rows
-from astra_core.services.training_service import Drawn, Updated
-from astra_core.testing import tiny_language_model
+from astra_parts.services.training_service import Drawn, Updated
+from astra_parts.testing import tiny_language_model
 
 
 class PlayedService:

@@ -7,9 +7,9 @@ from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.evaluator import Evaluator
 from astra_core.registry import build
 from astra_core.rewards.adversarial import AdversarialReward
-from astra_core.services.remote_trainer import RemoteTrainer
-from astra_core.testing import tiny_prompts, tiny_system
 from astra_core.training.checkpoint import CheckpointStore
+from astra_parts.services.remote_trainer import RemoteTrainer
+from astra_parts.testing import tiny_prompts, tiny_system
 
 WHERE = {"address": "http://127.0.0.1:1", "base_model": "tiny", "export": False}
 SHORT = GenerationConfiguration(max_new_tokens=3, min_new_tokens=0)

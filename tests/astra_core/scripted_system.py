@@ -3,7 +3,7 @@
 from astra_core.config import Choice
 from astra_core.registry import build
 from astra_core.target import Surroundings
-from astra_core.testing import tiny_system
+from astra_parts.testing import tiny_system
 
 
 def system_against(*rules):

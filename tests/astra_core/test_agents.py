@@ -21,7 +21,7 @@ from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Prompt
 from astra_core.samplers.tree import TreeSampler
 from astra_core.system import System
-from astra_core.testing import (
+from astra_parts.testing import (
     tiny_graph,
     tiny_language_model,
     tiny_node,

@@ -10,7 +10,7 @@ from astra_core.config import Choice, GenerationConfiguration, Section
 from astra_core.errors import ConfigurationError
 from astra_core.registry import read_options
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
+from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 
 
 @cache

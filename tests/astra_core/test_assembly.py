@@ -21,8 +21,8 @@ from astra_core.config import (
 )
 from astra_core.errors import ConfigurationError
 from astra_core.targets.causal_lm import speaker_of
-from astra_core.testing import tiny_prompts
 from astra_core.training.checkpoint import CheckpointStore
+from astra_parts.testing import tiny_prompts
 
 SHORT = GenerationConfiguration(max_new_tokens=6)
 PHRASES = Choice(name="phrases", options={"phrases": ["bad"]})

@@ -19,7 +19,7 @@ from astra_core.config import (
     SystemConfiguration,
 )
 from astra_core.sampler import rolled_out
-from astra_core.testing import tiny_prompts
+from astra_parts.testing import tiny_prompts
 
 SHORT = GenerationConfiguration(max_new_tokens=3)
 SYSTEM = SystemConfiguration(

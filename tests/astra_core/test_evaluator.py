@@ -9,7 +9,13 @@ from astra_core.config import EvaluationConfiguration
 from astra_core.errors import BudgetError, DataError
 from astra_core.evaluator import Evaluator, mean_reward
 from astra_core.rewards.adversarial import AdversarialReward
-from astra_core.testing import tiny_graph, tiny_language_model, tiny_node, tiny_prompts, tiny_system
+from astra_parts.testing import (
+    tiny_graph,
+    tiny_language_model,
+    tiny_node,
+    tiny_prompts,
+    tiny_system,
+)
 
 CONFIG = EvaluationConfiguration(num_rollouts=2, depth=2, num_responses=2, num_resamples=200)
 PROMPTS = tiny_prompts(3)

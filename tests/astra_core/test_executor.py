@@ -2,7 +2,7 @@ from shard_sums import bar_into
 
 from astra_core.executor import shown_by
 from astra_core.executors.local import LocalExecutor
-from astra_core.executors.scaled_numbers import ScaledNumbers
+from astra_parts.executors.scaled_numbers import ScaledNumbers
 
 
 def run(folder, count):

@@ -8,7 +8,7 @@ from astra_core.conversation import Conversation
 from astra_core.errors import PluginError, ScorerError
 from astra_core.judge import Exchange, Judge, Judgement, TextJudge, as_judge, checked_judgements
 from astra_core.rollout import Prompt
-from astra_core.scorers.phrases import PhraseScorer
+from astra_parts.scorers.phrases import PhraseScorer
 
 PHRASES = PhraseScorer(PhraseScorer.Options(phrases=("bad",)))
 EXCHANGES = [Exchange(Conversation(Prompt.of("so")), "bad", reply) for reply in ("bad", "good")]

@@ -10,9 +10,9 @@ from started_processes import SIZE, as_numbers, ended, left_in, started
 from tiny_training import choice, configured, trainer_of, weights_of
 
 from astra_core.registry import BUILT_INS
-from astra_core.testing import tiny_language_model
 from astra_core.training.distribution.distributed import World
 from astra_core.training.distribution.sharding import Shards, full
+from astra_parts.testing import tiny_language_model
 
 CONFIG = {
     "training_steps": 2,

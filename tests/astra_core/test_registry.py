@@ -8,7 +8,7 @@ from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from astra_core.registry import BUILT_INS, build, read_options, resolve
 from astra_core.scorer import Scorer
-from astra_core.scorers.phrases import PhraseScorer
+from astra_parts.scorers.phrases import PhraseScorer
 
 JUDGES = "astra_core.scorer.Scorer or astra_core.judge.Judge"
 
@@ -33,15 +33,15 @@ def test_an_unknown_name_lists_the_built_ins_and_the_nearest():
 
 
 def test_an_import_path_names_a_class():
-    assert resolve("scorer", "astra_core.scorers.phrases:PhraseScorer") is PhraseScorer
+    assert resolve("scorer", "astra_parts.scorers.phrases:PhraseScorer") is PhraseScorer
 
 
 @each_row(
     ("path", "reason"),
     [
         ("no_such_package.module:Class", "ModuleNotFoundError"),
-        ("astra_core.scorers.phrases:NoSuchClass", "AttributeError"),
-        ("astra_core.scorers.phrases:", "AttributeError"),
+        ("astra_parts.scorers.phrases:NoSuchClass", "AttributeError"),
+        ("astra_parts.scorers.phrases:", "AttributeError"),
         (":PhraseScorer", "ValueError"),
         (".phrases:PhraseScorer", "TypeError"),
         ("astra_core.files:write_json", "must be a class"),

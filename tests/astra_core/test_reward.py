@@ -8,9 +8,9 @@ from astra_core.config import Section
 from astra_core.errors import ConfigurationError, PluginError
 from astra_core.reward import ALL_SIGNALS, Reward, check_signals, mean_parts, rewarded
 from astra_core.rewards.adversarial import AdversarialReward
-from astra_core.rewards.stress_testing import StressTestingReward
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import check_reward, tiny_graph, tiny_node, tiny_prompts, tiny_system
+from astra_parts.rewards.stress_testing import StressTestingReward
+from astra_parts.testing import check_reward, tiny_graph, tiny_node, tiny_prompts, tiny_system
 
 
 class Flat(Reward):

@@ -9,7 +9,7 @@ from astra_core.config import Choice
 from astra_core.errors import RolloutError
 from astra_core.rolling import HereWork, Rolling, RollingWork, rolled
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import tiny_prompts, tiny_system
+from astra_parts.testing import tiny_prompts, tiny_system
 
 PROMPTS = tiny_prompts(3)
 TREE = Choice(name="tree", options={"tree_width": 2, "tree_depth": 1, "num_responses": 1})

@@ -11,7 +11,7 @@ from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Prompt, runs_of
 from astra_core.sampler import rolled_out, rolled_out_in_pieces
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
+from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 
 
 @cache

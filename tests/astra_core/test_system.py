@@ -6,11 +6,11 @@ from each_row import each_row
 from astra_core.config import Choice, GenerationConfiguration, SystemConfiguration
 from astra_core.engine.machine import Machine
 from astra_core.errors import ConfigurationError
-from astra_core.scorers.phrases import PhraseScorer
 from astra_core.system import System
 from astra_core.target import Surroundings
 from astra_core.targets.causal_lm import CausalLM
-from astra_core.testing import tiny_language_model, tiny_system
+from astra_parts.scorers.phrases import PhraseScorer
+from astra_parts.testing import tiny_language_model, tiny_system
 
 CONFIG = SystemConfiguration(scorer=Choice(name="phrases", options={"phrases": ["bad"]}))
 

@@ -4,9 +4,9 @@ import torch
 from tiny_training import TALK, configured, sampler_of
 
 from astra_core.registry import build
-from astra_core.services.text_trainer import TextTrainer
-from astra_core.testing import tiny_system
 from astra_core.training.checkpoint import CheckpointStore
+from astra_parts.services.text_trainer import TextTrainer
+from astra_parts.testing import tiny_system
 
 IMITATION = {"name": "expert_iteration", "options": {"selection": "top_k", "k": 2}}
 

@@ -7,10 +7,10 @@ from astra_core.config import Choice, SystemConfiguration
 from astra_core.evaluator import Evaluator
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.system import System
-from astra_core.testing import tiny_language_model, tiny_prompts
 from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.team import build_algorithm
 from astra_core.training.trainer import Trainer
+from astra_parts.testing import tiny_language_model, tiny_prompts
 
 ROLES = ["opener", "presser"]
 

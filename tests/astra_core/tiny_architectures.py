@@ -4,9 +4,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from astra_core.models.language_model import LanguageModel
 from astra_core.seeding import torch_seeded
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
-# Of the tiny tokenizer; the spread is that of ``astra_core.testing.tiny``.
+# Of the tiny tokenizer; the spread is that of ``astra_parts.testing.tiny``.
 COMMON = {
     "vocab_size": 20,
     "bos_token_id": None,

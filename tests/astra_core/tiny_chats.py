@@ -9,7 +9,7 @@ from astra_core.seeding import torch_seeded
 from astra_core.system import System
 from astra_core.target import Surroundings
 from astra_core.targets.causal_lm import CausalLM
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 MARKS = "<|im_start|>", "<|im_end|>", "<think>", "</think>"
 CHATML = (

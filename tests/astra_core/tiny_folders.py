@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from astra_core.assembly import ModelFolders
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 
 def tiny_folders(folder: Path) -> ModelFolders:

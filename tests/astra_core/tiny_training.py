@@ -13,9 +13,9 @@ from astra_core.evaluator import Evaluator
 from astra_core.registry import build
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.trainer import Trainer
+from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 
 SHORT = {
     "training_steps": 3,

@@ -7,9 +7,9 @@ import torch
 from astra_core.algorithm import Algorithm
 from astra_core.config import TrainingConfiguration
 from astra_core.engine.plan import Plan
-from astra_core.testing import tiny_system
 from astra_core.training.distribution.distributed import World
 from astra_core.training.update import Updates
+from astra_parts.testing import tiny_system
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from each_row import each_row
 from small_world import write_world
 
 from astra_core.errors import AstraError, ConfigurationError
-from astra_core.testing import tiny_language_model
 from astra_core.training import dumps
+from astra_parts.testing import tiny_language_model
 from flows.cli import run_command
 from tasks.params.checks import check_params
 from tasks.params.schema import Params, read_params

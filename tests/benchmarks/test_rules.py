@@ -5,7 +5,7 @@ import pytest
 from astra_core.config import SystemConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.target import Surroundings
-from astra_core.targets.scripted import Scripted
+from astra_parts.targets.scripted import Scripted
 from benchmarks.rules import FEWEST, KINDS, MOST, RUDE, Condition, RuleTarget, draw_rules
 
 # What an attacker may say, with something for every kind of rule.

@@ -9,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = (
     "astra_core",
+    "astra_parts",
     "flows",
     "plugins",
     "tasks",

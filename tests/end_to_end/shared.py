@@ -17,7 +17,7 @@ PLACE = Path("ä b", "astra source")
 # To try again takes no time; the world is small already.
 QUICK = "flow.retry_delay_s=0.1"
 # Compiled by the run.
-CODE = ("astra_core", "flows", "tasks")
+CODE = ("astra_core", "astra_parts", "flows", "tasks")
 # Python imports it in every process of the run, servers and DVC among them: it notes who asks whom.
 TRAP = """\
 import os, sys

@@ -26,8 +26,8 @@ from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Prompt
 from astra_core.samplers.tree import TreeSampler
 from astra_core.system import System
-from astra_core.testing import tiny_language_model
 from astra_core.training.trainer import Trainer
+from astra_parts.testing import tiny_language_model
 
 pytestmark = pytest.mark.real
 

@@ -14,8 +14,8 @@ from astra_core.config import Choice
 from astra_core.metrics.statistics import Interval
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import check_reward, check_sampler
-from astra_core.testing.tiny import WORDS
+from astra_parts.testing import check_reward, check_sampler
+from astra_parts.testing.tiny import WORDS
 from flows.runs.summary import evaluation_lines
 from tasks.params.prompts import PromptsConfiguration
 from tasks.params.schema import ValidationConfiguration

@@ -5,7 +5,7 @@ import pytest
 from each_row import each_row
 
 from astra_core.errors import ConfigurationError
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 from flows.settings import change_params, changed_params, migrate_params, presets
 from tasks.params.schema import read_params
 

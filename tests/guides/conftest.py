@@ -9,7 +9,7 @@ import yaml
 from guide_project import left
 from small_world import PARAMS, write_world
 
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 from tasks.__main__ import main
 from tasks.pipeline.stage import stage_of
 from tasks.stages import rollouts

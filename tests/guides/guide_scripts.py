@@ -6,17 +6,17 @@ import torch
 
 from astra_core import Trainer, TrainingConfiguration
 from astra_core.algorithms.dpo import DPO
-from astra_core.algorithms.policy_batch import PolicyBatch
 from astra_core.config import (
     Choice,
     EvaluationConfiguration,
     GenerationConfiguration,
     SystemConfiguration,
 )
-from astra_core.presets import Assembly, hf_configuration, hf_trainer
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import tiny_prompts, tiny_system
+from astra_parts.algorithms.policy_batch import PolicyBatch
+from astra_parts.presets import Assembly, hf_configuration, hf_trainer
+from astra_parts.testing import tiny_prompts, tiny_system
 
 SHORT = GenerationConfiguration(max_new_tokens=6)
 SMALL = Assembly(

@@ -8,15 +8,15 @@ import torch
 from guide_scripts import CONFIG, SMALL, TEXTS, dpo, preset, sampler_of, trained, weights_of
 
 from astra_core import Trainer, TrainingConfiguration
-from astra_core.algorithms.reinforce import REINFORCE
 from astra_core.config import Choice, Section
 from astra_core.errors import ConfigurationError
-from astra_core.presets import hf_configuration, hf_trainer
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import (
+from astra_core.training.optimization.optimizers import OptimizerPlugin
+from astra_parts.algorithms.reinforce import REINFORCE
+from astra_parts.presets import hf_configuration, hf_trainer
+from astra_parts.testing import (
     tiny_prompts,
 )
-from astra_core.training.optimization.optimizers import OptimizerPlugin
 
 MINE = __name__
 TWO = tiny_prompts(2)

@@ -9,21 +9,21 @@ from guide_scripts import CONFIG, FAST, SMALL, dpo, preset, sampler_of, trained,
 from astra_core import Harness, System, Trainer, TrainingConfiguration
 from astra_core.algorithms.credit import can_teach
 from astra_core.algorithms.dpo import DPO
-from astra_core.algorithms.policy_batch import PolicyStep
-from astra_core.algorithms.reinforce import REINFORCE
 from astra_core.config import Section
 from astra_core.sampler import rolled_out
 from astra_core.samplers.tree import TreeSampler
-from astra_core.sink import Sink
 from astra_core.target import Answer, Reply, Surroundings, Target
-from astra_core.testing import (
+from astra_core.training.optimization.optimizers import SchedulePlugin
+from astra_parts.algorithms.policy_batch import PolicyStep
+from astra_parts.algorithms.reinforce import REINFORCE
+from astra_parts.sink import Sink
+from astra_parts.testing import (
     check_algorithm,
     check_sampler,
     check_target,
     tiny_prompts,
     tiny_system,
 )
-from astra_core.training.optimization.optimizers import SchedulePlugin
 
 MINE = __name__
 

@@ -12,13 +12,14 @@ from played_service import PlayedService
 from astra_core import Trainer, TrainingConfiguration
 from astra_core.algorithms.credit import can_teach
 from astra_core.algorithms.dpo import DPO
-from astra_core.algorithms.policy_batch import PolicyStep
-from astra_core.algorithms.reinforce import REINFORCE
 from astra_core.config import NonNegative
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.errors import ConfigurationError
-from astra_core.services.remote_trainer import RemoteTrainer
-from astra_core.testing import (
+from astra_core.training.optimization.optimizers import OptimizerPlugin, SchedulePlugin
+from astra_parts.algorithms.policy_batch import PolicyStep
+from astra_parts.algorithms.reinforce import REINFORCE
+from astra_parts.services.remote_trainer import RemoteTrainer
+from astra_parts.testing import (
     check_algorithm,
     check_optimizer,
     check_schedule,
@@ -27,7 +28,6 @@ from astra_core.testing import (
     tiny_node,
     tiny_system,
 )
-from astra_core.training.optimization.optimizers import OptimizerPlugin, SchedulePlugin
 
 MINE = __name__
 
@@ -145,7 +145,7 @@ class MyCustomTrainer(Trainer):
 """
 
 GRPO = """
-from astra_core.algorithms.grpo import GRPO
+from astra_parts.algorithms.grpo import GRPO
 from . import rules
 
 

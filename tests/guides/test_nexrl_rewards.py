@@ -13,13 +13,13 @@ from astra_core.algorithms.functional import (
     group_advantages,
     n_step_returns,
 )
-from astra_core.algorithms.policy_batch import PolicyStep
-from astra_core.algorithms.reinforce import REINFORCE
 from astra_core.config import Choice, NonNegative
 from astra_core.reward import Reward
 from astra_core.rollout import Prompt
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import (
+from astra_parts.algorithms.policy_batch import PolicyStep
+from astra_parts.algorithms.reinforce import REINFORCE
+from astra_parts.testing import (
     check_algorithm,
     check_reward,
     tiny_graph,
@@ -71,8 +71,8 @@ def test_a_relative_import_works_in_the_pipeline(pipeline, world):
         "def advantages(rewards):\n    return [reward * 2 for reward in rewards]\n", "utf-8"
     )
     (world / "plugins/task/my_trainer.py").write_text(
-        "from astra_core.algorithms.policy import PolicyStep\n"
-        "from astra_core.algorithms.reinforce import REINFORCE\n"
+        "from astra_parts.algorithms.policy import PolicyStep\n"
+        "from astra_parts.algorithms.reinforce import REINFORCE\n"
         "from .my_algorithm import advantages\n\n"
         "class Mine(REINFORCE):\n"
         "    def flatten_all(self, graphs):\n"

@@ -13,17 +13,17 @@ from tiny_training import configured
 from tiny_training import sampler_of as tiny_sampler_of
 
 from astra_core import System, Trainer, TrainingConfiguration
-from astra_core.algorithms.ppo import PPO
-from astra_core.algorithms.reinforce import REINFORCE
-from astra_core.algorithms.sft import SFT
 from astra_core.config import Count, Section
 from astra_core.errors import TrainingError
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.pretrained import weights_digest
 from astra_core.registry import build, resolve
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import tiny_system
 from astra_core.training.checkpoint import CheckpointStore
+from astra_parts.algorithms.ppo import PPO
+from astra_parts.algorithms.reinforce import REINFORCE
+from astra_parts.algorithms.sft import SFT
+from astra_parts.testing import tiny_system
 from plugins.lessons import LessonsTrainer, read_lessons
 
 MINE = __name__

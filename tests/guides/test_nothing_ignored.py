@@ -30,7 +30,7 @@ def hooks_of(kind):
     """The public methods of a built-in class and of its bases."""
     found = {}
     for cls in resolve(kind, BUILT_IN[kind]).__mro__:
-        if cls.__module__.startswith("astra_core."):
+        if cls.__module__.startswith(("astra_core.", "astra_parts.")):
             found |= {name: own for name, own in vars(cls).items() if name not in found}
     kinds = FunctionType | property | classmethod
     return {

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from astra_core.models.language_model import LanguageModel
-from astra_core.presets import hf_configuration
-from astra_core.testing import check_optimizer, check_schedule, check_trainer
 from astra_core.training.harness import Experience, Harness
 from astra_core.training.optimization.optimizers import OptimizerPlugin, SchedulePlugin
 from astra_core.training.trainer import Trainer
+from astra_parts.presets import hf_configuration
+from astra_parts.testing import check_optimizer, check_schedule, check_trainer
 from tasks.params.schema import read_params
 
 MINE = __name__

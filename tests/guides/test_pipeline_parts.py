@@ -17,11 +17,11 @@ from astra_core.algorithms.functional import (
     n_step_returns,
 )
 from astra_core.algorithms.pairs import preference_loss
-from astra_core.algorithms.ppo import PPO
-from astra_core.algorithms.reinforce import REINFORCE
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import check_algorithm, tiny_graph, tiny_node, tiny_system
+from astra_parts.algorithms.ppo import PPO
+from astra_parts.algorithms.reinforce import REINFORCE
+from astra_parts.testing import check_algorithm, tiny_graph, tiny_node, tiny_system
 
 MINE = __name__
 SHORT = {"training_steps": 2, "evaluate": "none", "algorithm": "reinforce"}

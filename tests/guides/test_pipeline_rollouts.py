@@ -16,7 +16,7 @@ from small_world import PARAMS
 from astra_core.files import file_digest
 from astra_core.models.language_model import LanguageModel
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import tiny_prompts
+from astra_parts.testing import tiny_prompts
 from tasks.__main__ import main
 from tasks.records.rollouts import read_rollouts
 

@@ -13,7 +13,7 @@ from small_world import PARAMS
 
 from astra_core.files import file_digest
 from astra_core.models.folders import attacker_digest
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 from tasks.__main__ import main
 from tasks.tracking.store import connect
 
@@ -21,7 +21,7 @@ from tasks.tracking.store import connect
 KEEPERS = """
 import os
 import torch
-from astra_core.algorithms.reinforce import REINFORCE
+from astra_parts.algorithms.reinforce import REINFORCE
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
 from astra_core.training.optimization.optimizers import SchedulePlugin

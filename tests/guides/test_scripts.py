@@ -10,20 +10,20 @@ from guide_scripts import SHORT, SMALL, preset, weights_of
 from played_service import PlayedService
 
 from astra_core.algorithms.credit import can_teach
-from astra_core.algorithms.policy_batch import PolicyStep
-from astra_core.algorithms.reinforce import REINFORCE
 from astra_core.config import Choice, Count, NonNegative, Section
 from astra_core.errors import ConfigurationError, PluginError
 from astra_core.files import file_digest
-from astra_core.presets import hf_configuration, hf_trainer
 from astra_core.registry import resolve
 from astra_core.reward import Reward
 from astra_core.samplers.tree import TreeSampler
-from astra_core.services.remote_trainer import RemoteTrainer
-from astra_core.sink import Recorder, Sink, SinkRun
-from astra_core.testing import check_reward, check_sampler
 from astra_core.training.optimization.optimizers import SchedulePlugin
 from astra_core.training.trainer import Trainer
+from astra_parts.algorithms.policy_batch import PolicyStep
+from astra_parts.algorithms.reinforce import REINFORCE
+from astra_parts.presets import hf_configuration, hf_trainer
+from astra_parts.services.remote_trainer import RemoteTrainer
+from astra_parts.sink import Recorder, Sink, SinkRun
+from astra_parts.testing import check_reward, check_sampler
 
 MINE = __name__
 pytestmark = pytest.mark.wide
@@ -172,8 +172,8 @@ def test_a_loop_of_ones_own_is_what_a_script_runs(here):
 
 
 RECIPE = """
-from astra_core.algorithms.policy import PolicyStep
-from astra_core.algorithms.reinforce import REINFORCE
+from astra_parts.algorithms.policy import PolicyStep
+from astra_parts.algorithms.reinforce import REINFORCE
 from astra_core.training.trainer import Trainer
 from .my_algorithm import advantages
 

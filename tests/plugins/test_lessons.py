@@ -3,12 +3,12 @@ from each_row import each_row
 from tiny_chats import chat_system
 from tiny_training import configured, sampler_of, weights_of
 
-from astra_core.algorithms.sft import SFT
 from astra_core.conversation import Conversation
 from astra_core.errors import DataError
 from astra_core.rollout import Prompt
-from astra_core.testing import tiny_system
 from astra_core.training.checkpoint import CheckpointStore
+from astra_parts.algorithms.sft import SFT
+from astra_parts.testing import tiny_system
 from plugins.lessons import LessonsTrainer, read_lessons
 
 LINES = '{"prompt": "you are", "probe": "so kind"}\n{"prompt": "why", "probe": "no"}\n'

@@ -2,7 +2,7 @@ import pytest
 from each_row import each_row
 
 from astra_core.errors import ConfigurationError
-from astra_core.testing import check_scorer
+from astra_parts.testing import check_scorer
 from plugins.refusals import RefusalScorer
 
 

@@ -1,12 +1,12 @@
 import pytest
 from tiny_training import EXAMINATION, configured, sampler_of
 
-from astra_core.algorithms.rloo import RLOO
 from astra_core.evaluator import Evaluator
 from astra_core.models.language_model import LanguageModel
 from astra_core.rewards.adversarial import AdversarialReward
-from astra_core.testing import tiny_prompts, tiny_system
 from astra_core.training.checkpoint import CheckpointStore
+from astra_parts.algorithms.rloo import RLOO
+from astra_parts.testing import tiny_prompts, tiny_system
 from plugins.thorough import ThoroughTrainer
 
 

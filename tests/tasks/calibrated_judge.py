@@ -2,8 +2,8 @@
 
 import math
 
-from astra_core.metrics.detection import BestThreshold, Confusion
 from astra_core.metrics.statistics import Interval
+from astra_parts.metrics.detection import BestThreshold, Confusion
 from tasks.records.calibration import (
     CalibrationRecord,
     CategoryCalibration,

@@ -5,7 +5,7 @@ import threading
 import time
 from contextlib import contextmanager
 
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 from tasks.serving.fine_tuning.api import JobService, add_fine_tuning
 from tasks.serving.fine_tuning.store import JobStore
 from tasks.serving.fine_tuning.training import run_job

@@ -15,7 +15,7 @@ from astra_core.config import (
 )
 from astra_core.files import write_json
 from astra_core.models.pretrained import weights_digest
-from astra_core.testing import tiny_language_model, tiny_prompts
+from astra_parts.testing import tiny_language_model, tiny_prompts
 from tasks.params.schema import Params
 
 SHORT = GenerationConfiguration(max_new_tokens=6)

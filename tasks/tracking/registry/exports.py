@@ -6,7 +6,7 @@ from pathlib import Path
 from astra_core.errors import ConfigurationError
 from astra_core.files import draft_folder_of
 from astra_core.models.folders import AGENTS, FORMAT
-from astra_core.services.pointer import ServicePointer, bring, read_pointer
+from astra_parts.services.pointer import ServicePointer, bring, read_pointer
 from tasks.records.models import read_model_paths
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.lineage.parents import copy_version, version_number

@@ -18,9 +18,9 @@ from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
 from astra_core.system import System
 from astra_core.target import Surroundings
-from astra_core.targets.endpoint import Endpoint
-from astra_core.testing import tiny_graph, tiny_node, tiny_system
 from astra_core.training.trainer import Trainer
+from astra_parts.targets.endpoint import Endpoint
+from astra_parts.testing import tiny_graph, tiny_node, tiny_system
 
 pytestmark = pytest.mark.routes
 

@@ -13,7 +13,7 @@ from astra_core.algorithms.credit import (
     rollouts,
 )
 from astra_core.errors import ConfigurationError
-from astra_core.testing import tiny_graph, tiny_node
+from astra_parts.testing import tiny_graph, tiny_node
 
 LAWS = settings(max_examples=40, derandomize=True, deadline=None)
 BACKUPS = ["max", "mean", "leaf_mean"]

@@ -12,7 +12,7 @@ from astra_core.algorithms.functional import preference
 from astra_core.algorithms.movement import FIGURES
 from astra_core.errors import ConfigurationError
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import tiny_graph, tiny_node, tiny_system
+from astra_parts.testing import tiny_graph, tiny_node, tiny_system
 
 pytestmark = pytest.mark.routes
 

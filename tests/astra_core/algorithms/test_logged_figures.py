@@ -8,7 +8,7 @@ import torch
 
 from astra_core.algorithms.movement import FIGURES
 from astra_core.engine.logprobs import token_logprobs
-from astra_core.testing import tiny_graph, tiny_node
+from astra_parts.testing import tiny_graph, tiny_node
 
 # Two probes: three tokens that are trained and one in between that is not, and two more.
 LONG = tiny_node(0.9, probe_ids=(2, 3, 6, 0), probe_mask=(True, True, False, True))

@@ -12,7 +12,7 @@ from astra_core.algorithms.movement import (
     moved_means,
     movement_figures,
 )
-from astra_core.testing import tiny_node
+from astra_parts.testing import tiny_node
 
 
 @each_row(

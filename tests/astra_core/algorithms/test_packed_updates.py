@@ -12,7 +12,7 @@ from astra_core.models.language_model import LanguageModel
 from astra_core.registry import BUILT_INS
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import tiny_prompts, tiny_system
+from astra_parts.testing import tiny_prompts, tiny_system
 
 pytestmark = pytest.mark.routes
 

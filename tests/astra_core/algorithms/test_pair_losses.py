@@ -12,7 +12,7 @@ from astra_core.algorithms.movement import FIGURES
 from astra_core.algorithms.pair_losses import PairLossOptions, pair_losses
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.errors import ConfigurationError
-from astra_core.testing import tiny_graph, tiny_node
+from astra_parts.testing import tiny_graph, tiny_node
 
 CHOSEN, REJECTED = torch.tensor([1.0, -2.0, 0.3]), torch.tensor([0.5, 4.0, -0.1])
 

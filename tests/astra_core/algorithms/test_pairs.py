@@ -6,7 +6,7 @@ import torch
 from each_row import each_row
 
 from astra_core.algorithms.pairs import PairOptions, preference_batch, preference_pairs
-from astra_core.testing import tiny_graph, tiny_node, tiny_system
+from astra_parts.testing import tiny_graph, tiny_node, tiny_system
 
 CASES = json.loads(
     (Path(__file__).parents[2] / "vectors" / "astra_dpo_flatten.json").read_text(encoding="utf-8")

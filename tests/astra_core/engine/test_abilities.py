@@ -7,13 +7,13 @@ import torch
 from each_row import each_row
 from tiny_architectures import HYBRID, LONE, PLAIN, QUICK, SCALED, tiny_model, tiny_speaker
 
-from astra_core.algorithms.value_head import token_outputs
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.abilities import Abilities, abilities_of
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.rows import pad_rows, padded_logits, padded_logprobs
 from astra_core.seeding import derive_key
+from astra_parts.algorithms.value_head import token_outputs
 from benchmarks.reference.plain_passes import plain_generate, plain_logprobs
 
 SHORT = GenerationConfiguration(max_new_tokens=6)

@@ -17,7 +17,7 @@ from astra_core.engine.logprobs import (
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.rows import pad_rows
 from astra_core.seeding import derive_key
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 BARRED = (1, 18, 19)
 CONTEXTS, SAID = [(4, 5, 0, 6), (6, 3)], [(3, 7, 0), (5,)]

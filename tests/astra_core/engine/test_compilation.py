@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from astra_core.engine.compilation import compiled, compiled_function
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs a C++ compiler")
 

@@ -16,7 +16,7 @@ from astra_core.engine.products.split_linear import SplitLinear
 from astra_core.engine.products.split_product import MIN_ROWS
 from astra_core.models.lora import add_adapters
 from astra_core.models.rows import pad_rows
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 pytestmark = pytest.mark.routes
 

@@ -5,7 +5,7 @@ from astra_core.config import LoraConfiguration
 from astra_core.engine.abilities import abilities_of
 from astra_core.engine.talking_copy import TalkingCopy
 from astra_core.models.lora import add_adapters
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 IDS = torch.tensor([[1, 2, 3, 4]])
 

@@ -1,4 +1,4 @@
-from astra_core.testing import check_executor
+from astra_parts.testing import check_executor
 
 
 def test_it_keeps_the_contract():

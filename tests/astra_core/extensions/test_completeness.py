@@ -4,12 +4,12 @@ import pytest
 from each_row import each_row
 
 from astra_core.algorithms.dpo import DPO
-from astra_core.algorithms.ppo import PPO
 from astra_core.errors import ConfigurationError
 from astra_core.extensions.completeness import find_omission
 from astra_core.registry import BASES, BUILT_INS, resolve
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.training.trainer import Trainer
+from astra_parts.algorithms.ppo import PPO
 
 
 def stub(self, *_):

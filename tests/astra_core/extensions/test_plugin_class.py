@@ -9,7 +9,7 @@ from astra_core.extensions.plugin_class import default_options
 from astra_core.registry import BASES, bases_of, build
 from astra_core.reward import Reward
 from astra_core.rewards.adversarial import AdversarialReward
-from astra_core.scorers.phrases import PhraseScorer
+from astra_parts.scorers.phrases import PhraseScorer
 
 SOURCE = """
 from astra_core.reward import Reward

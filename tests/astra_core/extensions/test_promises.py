@@ -11,10 +11,10 @@ from astra_core.config import (
     SystemConfiguration,
 )
 from astra_core.errors import AstraError, PluginError, ScorerError
-from astra_core.presets import Assembly, hf_configuration, hf_trainer
 from astra_core.scorer import Scorer, checked_scores, version_of
 from astra_core.scorers.cached import CachedScorer
-from astra_core.testing import tiny_language_model, tiny_prompts
+from astra_parts.presets import Assembly, hf_configuration, hf_trainer
+from astra_parts.testing import tiny_language_model, tiny_prompts
 
 TEXTS = [prompt.text for prompt in tiny_prompts(4)]
 SHORT = GenerationConfiguration(max_new_tokens=2)

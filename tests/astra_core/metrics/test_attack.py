@@ -6,7 +6,7 @@ import pytest
 from each_row import each_row
 
 from astra_core.metrics.attack import attack_metrics, prompt_outcome
-from astra_core.testing import tiny_graph, tiny_node
+from astra_parts.testing import tiny_graph, tiny_node
 
 CASE = json.loads(
     (Path(__file__).parents[2] / "vectors" / "astra_evaluation_metrics.json").read_text(

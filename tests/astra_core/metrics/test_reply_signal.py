@@ -4,7 +4,7 @@ import pytest
 from each_row import each_row
 
 from astra_core.metrics.reply_signal import faint_signal, missing_signal, reply_signal
-from astra_core.testing import tiny_graph, tiny_node
+from astra_parts.testing import tiny_graph, tiny_node
 
 
 def node(*scores):

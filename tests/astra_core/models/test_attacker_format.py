@@ -14,8 +14,8 @@ from astra_core.models.chat_format import SeparatorFormat
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Prompt
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import tiny_language_model
 from astra_core.training.trainer import Trainer
+from astra_parts.testing import tiny_language_model
 
 PROMPT = Prompt.of("they are late", {"goal": "a quarrel", "category": "rude"})
 INSTRUCTION = "{category}: {goal} about {prompt}"

@@ -4,7 +4,7 @@ from tokenizers import processors
 from astra_core.conversation import Conversation, Message
 from astra_core.models.chat_format import SeparatorFormat
 from astra_core.models.template_format import TemplateFormat
-from astra_core.testing import tiny_language_model, tiny_prompts
+from astra_parts.testing import tiny_language_model, tiny_prompts
 
 PROMPT = tiny_prompts(1)[0]
 

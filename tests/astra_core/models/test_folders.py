@@ -14,7 +14,7 @@ from astra_core.models.folders import hub_folder, model_folder, require_folder
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.pretrained import load_pretrained
 from astra_core.models.tokenizers import tokenizer_digest
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"
 LOADERS = (load_pretrained, tokenizer_digest, LanguageModel.load, model_folder, require_folder)

@@ -4,7 +4,7 @@ from each_row import each_row
 from transformers import GenerationConfig
 
 from astra_core.models.generation_file import consistent_generation
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 IDS = {"eos_token_id": 0}
 

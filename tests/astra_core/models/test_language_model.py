@@ -9,7 +9,7 @@ from astra_core.config import GenerationConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.models.language_model import LanguageModel
 from astra_core.seeding import derive_key
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 SHORT = GenerationConfiguration(max_new_tokens=8)
 CONTEXTS = [(4, 5, 0), (6,), (7, 8, 9, 10, 11, 0), (3, 3), (12, 2, 0, 5)]

@@ -7,7 +7,7 @@ from astra_core.config import LoraConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.lora import add_adapters, merged_state, share_frozen
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 CONTEXTS = [(4, 5, 0), (2, 3, 4, 0)]
 PROBES = [(2, 3, 0), (5, 0)]

@@ -3,7 +3,7 @@ from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from astra_core.models.marked_template import mark, marked_turns, rendered
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 PLAIN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 FORGETFUL = "{{ messages[-1].content }}"

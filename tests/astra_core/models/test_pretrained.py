@@ -12,7 +12,7 @@ from astra_core.models.pretrained import (
     threads_for,
     weights_digest,
 )
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 
 def test_a_small_model_gets_one_thread_and_a_request_is_obeyed():

@@ -4,7 +4,7 @@ from each_row import each_row
 
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.models.rows import batches_within, pad_rows, row_batches
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 pytestmark = pytest.mark.routes
 

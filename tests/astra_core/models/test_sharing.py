@@ -3,7 +3,7 @@ import torch
 
 from astra_core.errors import ConfigurationError
 from astra_core.models.sharing import only_trained, share_weights
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 
 def pair(own):

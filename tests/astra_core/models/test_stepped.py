@@ -8,7 +8,7 @@ from each_row import each_row
 
 from astra_core.config import GenerationConfiguration
 from astra_core.seeding import derive_key
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 CONTEXTS = [tuple((7 * row + 3 * at) % 19 + 1 for at in range(3 + row % 5)) for row in range(7)]
 KEYS = [[derive_key(0, row, number) for number in range(row % 4)] for row in range(7)]

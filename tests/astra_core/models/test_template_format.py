@@ -11,7 +11,7 @@ from astra_core.models.template_format import TemplateFormat, continued_ids, lea
 from astra_core.rollout import Prompt
 from astra_core.target import Surroundings
 from astra_core.targets.causal_lm import CausalLM
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 ENDS = "<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "[/INST]", "<|end_of_text|>"
 STARTS = "<|im_start|>", "<|start_header_id|>", "<|end_header_id|>", "<start_of_turn>", "[INST]"

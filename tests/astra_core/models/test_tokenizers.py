@@ -2,7 +2,7 @@ import pytest
 
 from astra_core.errors import ConfigurationError
 from astra_core.models.tokenizers import tokenizer_digest
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 
 def test_tokenizer_digest_tells_vocabularies_apart_and_not_weights(tmp_path):

@@ -1,6 +1,6 @@
 from astra_core.config import GenerationConfiguration
 from astra_core.models.utterances import Continuations, Utterance
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 
 class Echo:

@@ -5,7 +5,7 @@ import torch
 from each_row import each_row
 
 from astra_core.rewards.adversarial import AdversarialReward
-from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
+from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 
 BLUNT = {"probe_penalty": 0.0, "nll_weight": 0.0, "novelty_weight": 0.0}
 

@@ -8,7 +8,7 @@ from astra_core.metrics.words import words
 from astra_core.rewards import diversity
 from astra_core.rewards.diversity import Diversity, rarities
 from astra_core.rewards.term import turns_of
-from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
+from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 
 KNOWN = frozenset(words("you are so very bad why do we ever stop now loud boat"))
 

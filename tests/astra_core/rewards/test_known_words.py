@@ -5,7 +5,7 @@ from tokenizers import ByteLevelBPETokenizer
 
 from astra_core.rewards.known_words import KnownWords, KnownWordsOptions, whole_words, words_of
 from astra_core.rollout import Prompt
-from astra_core.testing import tiny_language_model, tiny_system
+from astra_parts.testing import tiny_language_model, tiny_system
 
 
 @cache

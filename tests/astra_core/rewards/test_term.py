@@ -1,7 +1,7 @@
 import math
 
 from astra_core.rewards.term import turns_of
-from astra_core.testing import tiny_graph, tiny_node, tiny_prompts
+from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts
 
 
 def test_turns_are_those_that_were_judged_with_the_opening_of_their_conversation():

@@ -1,5 +1,5 @@
 from astra_core.rollout import by_prompt, runs_of
-from astra_core.testing import tiny_graph, tiny_node, tiny_prompts
+from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts
 
 GRAPH = tiny_graph(
     tiny_node(0.1, tiny_node(0.2, tiny_node(0.3)), tiny_node(0.4)),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from astra_core.rollout import Failure, Prompt, Replies
 from astra_core.rollout.graph_record import graph_of, graph_record
-from astra_core.testing import tiny_graph, tiny_node
+from astra_parts.testing import tiny_graph, tiny_node
 
 
 def through_json(graph):

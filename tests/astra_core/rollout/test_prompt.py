@@ -5,7 +5,7 @@ import pytest
 from astra_core.errors import DataError
 from astra_core.rollout import Prompt, runs_of
 from astra_core.rollout.metadata import Metadata
-from astra_core.testing import tiny_prompts
+from astra_parts.testing import tiny_prompts
 
 
 def test_a_prompt_takes_any_mapping_and_keeps_it_unchanged():

@@ -1,6 +1,6 @@
 import math
 
-from astra_core.testing import tiny_node
+from astra_parts.testing import tiny_node
 
 
 def test_likelihood_under_the_target_is_per_token():

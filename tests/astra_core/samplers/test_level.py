@@ -23,7 +23,7 @@ from astra_core.samplers.level import (
 from astra_core.samplers.tree import TreeSampler
 from astra_core.target import Answer, Heard, Reply
 from astra_core.targets.causal_lm import CausalLM
-from astra_core.testing import tiny_agents, tiny_language_model, tiny_prompts, tiny_system
+from astra_parts.testing import tiny_agents, tiny_language_model, tiny_prompts, tiny_system
 
 PROMPTS = tiny_prompts(2)
 

@@ -12,7 +12,7 @@ from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
 from astra_core.targets.causal_lm import as_target
-from astra_core.testing import tiny_language_model, tiny_prompts, tiny_system
+from astra_parts.testing import tiny_language_model, tiny_prompts, tiny_system
 from benchmarks.reference.plain import plain_rollout, share_of_differing_tokens
 
 PROMPTS = tiny_prompts(2)

@@ -13,9 +13,9 @@ from astra_core.judge import Judge as ExchangeJudge
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.scoring import Said, overlaps, scored_answers, verdicts
 from astra_core.samplers.tree import TreeSampler
-from astra_core.scorers.phrases import PhraseScorer
 from astra_core.target import Answer, Reply
-from astra_core.testing import tiny_prompts, tiny_system
+from astra_parts.scorers.phrases import PhraseScorer
+from astra_parts.testing import tiny_prompts, tiny_system
 
 PHRASES = PhraseScorer.Options(phrases=("bad", "worse"))
 PROMPT = tiny_prompts(1)[0]

@@ -10,9 +10,9 @@ from astra_core.errors import PluginError, RolloutError, TargetError
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Failure
 from astra_core.samplers.tree import TreeSampler
-from astra_core.scorers.phrases import PhraseScorer
 from astra_core.targets.causal_lm import CausalLM
-from astra_core.testing import tiny_language_model, tiny_prompts, tiny_system
+from astra_parts.scorers.phrases import PhraseScorer
+from astra_parts.testing import tiny_language_model, tiny_prompts, tiny_system
 
 PROMPTS = tiny_prompts(4)
 # Of a log-probability in nats, ten times what any processor's products were off by; another

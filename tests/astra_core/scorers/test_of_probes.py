@@ -5,7 +5,7 @@ from astra_core.config import Choice, Section, SystemConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.judge import Judge, Judgement
 from astra_core.scorers.of_probes import probe_scorer_of, text_scorer_choice
-from astra_core.scorers.phrases import PhraseScorer
+from astra_parts.scorers.phrases import PhraseScorer
 
 PHRASES = Choice(name="phrases", options={"phrases": ["bad"]})
 OWN = PhraseScorer(PhraseScorer.Options(phrases=("worse",)))

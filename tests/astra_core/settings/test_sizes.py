@@ -6,7 +6,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
 from astra_core.settings.sizes import MOST_TEXTS, MOST_TURNS, refuse_many_texts
-from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
+from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 
 
 def test_the_most_texts_are_allowed_and_one_turn_more_is_not():

@@ -21,7 +21,7 @@ from astra_core.config import (
 from astra_core.errors import ConfigurationError, TrainingError
 from astra_core.registry import BUILT_INS, build, read_options, resolve
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import tiny_system
+from astra_parts.testing import tiny_system
 
 PERIODIC = {"pattern": "mlp", "active": "periodic", "period": 3, "start": 1, "stop": 2}
 KL = {"metric": "eval/kl_nats", "eval_every": 1}

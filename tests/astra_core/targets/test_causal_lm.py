@@ -11,7 +11,7 @@ from astra_core.models.utterances import Continuations, Utterance
 from astra_core.registry import build
 from astra_core.target import Surroundings
 from astra_core.targets.causal_lm import CausalLM, as_target, speaker_of
-from astra_core.testing import tiny_language_model, tiny_prompts
+from astra_parts.testing import tiny_language_model, tiny_prompts
 
 SHORT = GenerationConfiguration(max_new_tokens=6)
 CONFIG = SystemConfiguration(max_context_tokens=32, probe=SHORT, response=SHORT)

@@ -13,8 +13,8 @@ from astra_core.algorithms.dpo import DPO
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from astra_core.registry import BUILT_INS, build
-from astra_core.testing import tiny_graph, tiny_node, tiny_system
 from astra_core.training.harness import Experience, Harness
+from astra_parts.testing import tiny_graph, tiny_node, tiny_system
 
 
 @cache

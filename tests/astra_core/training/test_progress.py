@@ -4,9 +4,9 @@ import time
 import pytest
 from tiny_training import Ready, configured, sampler_of, trainer_of
 
-from astra_core.scorers.phrases import PhraseScorer
-from astra_core.testing import tiny_system
 from astra_core.training.progress import Move, Progress, Reports, StepReport, progress_bar
+from astra_parts.scorers.phrases import PhraseScorer
+from astra_parts.testing import tiny_system
 
 
 class Terminal(io.StringIO):

@@ -10,11 +10,9 @@ from tiny_agents import agents_config, agents_system, agents_trainer, changed, w
 from tiny_training import configured, sampler_of, trainer_of
 
 from astra_core.algorithms.dpo import DPO
-from astra_core.algorithms.reinforce import REINFORCE
 from astra_core.errors import ConfigurationError
 from astra_core.registry import BUILT_INS
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import tiny_graph, tiny_node
 from astra_core.training.distribution.distributed import World
 from astra_core.training.team import (
     AgentsAlgorithm,
@@ -23,6 +21,8 @@ from astra_core.training.team import (
     own_means,
 )
 from astra_core.training.trainer import Trainer
+from astra_parts.algorithms.reinforce import REINFORCE
+from astra_parts.testing import tiny_graph, tiny_node
 
 OWN = {"presser": {"model": "own"}}
 

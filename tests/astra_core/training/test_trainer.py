@@ -12,8 +12,8 @@ from tiny_training import Ready, choice, configured, sampler_of, trainer_of, wei
 from astra_core.algorithm import Algorithm
 from astra_core.algorithms.dpo import DPO
 from astra_core.errors import CheckpointError, ConfigurationError, TrainingError
-from astra_core.testing import tiny_prompts, tiny_system
 from astra_core.training.trainer import Trainer
+from astra_parts.testing import tiny_prompts, tiny_system
 
 CASES = json.loads(
     (Path(__file__).parents[2] / "vectors" / "astra_grad_accumulation.json").read_text(

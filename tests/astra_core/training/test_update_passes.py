@@ -8,8 +8,8 @@ from two_weights import Batch, TwoWeights, updates_of
 
 from astra_core.config import TrainingConfiguration
 from astra_core.engine.machine import Machine
-from astra_core.testing import tiny_system
 from astra_core.training.update import learning_plan
+from astra_parts.testing import tiny_system
 
 pytestmark = pytest.mark.routes
 

@@ -8,7 +8,7 @@ from each_row import each_row
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import tiny_language_model, tiny_prompts, tiny_system
+from astra_parts.testing import tiny_language_model, tiny_prompts, tiny_system
 from benchmarks.reference.plain import plain_rollout, share_of_differing_tokens
 
 SHORT = GenerationConfiguration(max_new_tokens=6)

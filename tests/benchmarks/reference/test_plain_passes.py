@@ -10,7 +10,7 @@ from astra_core.config import GenerationConfiguration
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.models.rows import pad_rows
 from astra_core.seeding import derive_key
-from astra_core.testing import tiny_language_model, tiny_node, tiny_system
+from astra_parts.testing import tiny_language_model, tiny_node, tiny_system
 from benchmarks.reference.plain_passes import (
     plain_dpo_loss,
     plain_generate,

@@ -14,9 +14,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from astra_core.errors import TrainingError
-from astra_core.services.records import record_of
-from astra_core.services.tinker_client import TinkerService
-from astra_core.services.training_service import AdamStep, Draw, ServiceLoss
+from astra_parts.services.records import record_of
+from astra_parts.services.tinker_client import TinkerService
+from astra_parts.services.training_service import AdamStep, Draw, ServiceLoss
 
 LIMIT_S = 0.5
 KNOWN = {

@@ -4,10 +4,10 @@ import json
 import sys
 
 from astra_core.models.language_model import LanguageModel
-from astra_core.services.records import record_of
-from astra_core.services.service_losses import loss_on_record
-from astra_core.services.tinker_client import TinkerService
-from astra_core.services.training_service import Draw, ServiceLoss
+from astra_parts.services.records import record_of
+from astra_parts.services.service_losses import loss_on_record
+from astra_parts.services.tinker_client import TinkerService
+from astra_parts.services.training_service import Draw, ServiceLoss
 
 CLIPS = {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}
 LOSSES = {"importance_sampling": {}, "ppo": CLIPS, "cispo": CLIPS, "cross_entropy": {}}

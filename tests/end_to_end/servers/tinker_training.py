@@ -12,8 +12,8 @@ import sys
 
 from astra_core.config import Choice, EvaluationConfiguration, SystemConfiguration
 from astra_core.files import record_digest
-from astra_core.presets import Assembly, hf_configuration, hf_trainer
-from astra_core.services.trainer_state import TrainerState
+from astra_parts.presets import Assembly, hf_configuration, hf_trainer
+from astra_parts.services.trainer_state import TrainerState
 from tasks.builtin.openers import make_openers
 
 SPOKEN = {"max_new_tokens": 12, "min_new_tokens": 0}

@@ -13,7 +13,7 @@ from each_row import each_row
 from job_service import client_of, supervised, uploaded
 
 from astra_core.errors import ConfigurationError
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 from flows.cli import run_command
 from flows.commands.model_serving import TOKEN, model_folders, system_of
 from tasks.params.schema import read_params

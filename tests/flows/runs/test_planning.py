@@ -12,7 +12,7 @@ from tasks.pipeline.durations import note_duration
 from tasks.pipeline.names import STAGE_NAMES
 
 ROOT = Path(__file__).parents[3]
-COPIED = ("params.yaml", "dvc.yaml", "astra_core", "plugins", "tasks")
+COPIED = ("params.yaml", "dvc.yaml", "astra_core", "astra_parts", "plugins", "tasks")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from each_row import each_row
 from astra_core.errors import DataError
 from astra_core.rollout import runs_of
 from astra_core.rollout.metadata import prompt_id_of
-from astra_core.testing import tiny_graph, tiny_node, tiny_prompts
+from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts
 from tasks.expectations.facts import (
     ROLLOUT_COLUMNS,
     SetFacts,

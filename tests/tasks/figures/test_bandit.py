@@ -5,7 +5,7 @@ from astra_core.config import EvaluationConfiguration
 from astra_core.errors import BudgetError, TargetError
 from astra_core.evaluator import Evaluator
 from astra_core.rewards.adversarial import AdversarialReward
-from astra_core.testing import tiny_graph, tiny_node, tiny_prompts
+from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts
 from tasks.figures.bandit import with_bandit
 from tasks.records.evaluation import BANDIT
 

@@ -9,8 +9,8 @@ from astra_core.assembly import build_reward
 from astra_core.config import Choice, EvaluationConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.evaluator import Evaluator
-from astra_core.metrics.detection import Confusion
-from astra_core.testing import tiny_graph, tiny_node, tiny_prompts
+from astra_parts.metrics.detection import Confusion
+from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts
 from tasks.figures.belief import Believer
 from tasks.records.calibration import write_calibration
 

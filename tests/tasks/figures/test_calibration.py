@@ -7,7 +7,7 @@ from trained_classifier import BAD, HARMLESS
 from astra_core.config import Choice
 from astra_core.errors import DataError
 from astra_core.judge import Judge, Judgement
-from astra_core.metrics.detection import Confusion, roc_auc
+from astra_parts.metrics.detection import Confusion, roc_auc
 from tasks.figures.calibration import calibrate, mistakes, run_calibration
 from tasks.records.calibration import read_calibration, version_digest
 from tasks.sources.labelled import LabelColumns

@@ -11,9 +11,9 @@ from astra_core.config import Choice, GenerationConfiguration
 from astra_core.errors import BudgetError, ConfigurationError
 from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Prompt
-from astra_core.services.pointer import ServicePointer, leave_pointer, parameters_digest
-from astra_core.services.remote_trainer import RemoteTrainer
-from astra_core.testing import tiny_graph, tiny_language_model, tiny_node, tiny_prompts
+from astra_parts.services.pointer import ServicePointer, leave_pointer, parameters_digest
+from astra_parts.services.remote_trainer import RemoteTrainer
+from astra_parts.testing import tiny_graph, tiny_language_model, tiny_node, tiny_prompts
 from tasks.figures.examination import (
     EvaluationParams,
     Places,

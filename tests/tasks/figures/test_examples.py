@@ -5,7 +5,7 @@ import pytest
 from astra_core.errors import DataError
 from astra_core.redaction import masked
 from astra_core.rollout import Prompt
-from astra_core.testing import tiny_graph, tiny_node, tiny_prompts
+from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts
 from tasks.figures.examples import examples_page, examples_record, read_examples
 from tasks.records.rollouts import write_rollouts
 

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 from astra_core.config import EvaluationConfiguration
 from astra_core.evaluator import Evaluator
-from astra_core.metrics.invented_words import InventedWords
 from astra_core.rewards.adversarial import AdversarialReward
-from astra_core.testing import tiny_graph, tiny_node, tiny_prompts
+from astra_parts.metrics.invented_words import InventedWords
+from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts
 from tasks.figures.prompt_rows import ASKED, STRATEGIES, prompt_rows
 
 

@@ -6,7 +6,7 @@ import pytest
 from astra_core.config import Choice, EvaluationConfiguration, SystemConfiguration
 from astra_core.evaluator import Evaluator
 from astra_core.rewards.adversarial import AdversarialReward
-from astra_core.testing import tiny_graph, tiny_node, tiny_prompts
+from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts
 from tasks.figures.target_use import target_figures, target_note
 
 

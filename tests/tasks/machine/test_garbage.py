@@ -59,7 +59,7 @@ del held, opened
             "opened = store()\nopened.create_experiment('a')"
         ),
         (
-            "from astra_core.targets.kept import KeptReplies\n"
+            "from astra_parts.targets.kept import KeptReplies\n"
             "opened = KeptReplies(Path('kept.sqlite'))\nopened.use(['k'], account='run')"
         ),
         "from tasks.serving.fine_tuning.store import JobStore\nopened = JobStore(Path('jobs'))",

@@ -6,10 +6,10 @@ import pytest
 from each_row import each_row
 
 from astra_core.algorithm import Algorithm
-from astra_core.algorithms.ppo import PPO
 from astra_core.errors import ConfigurationError
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import tiny_language_model
+from astra_parts.algorithms.ppo import PPO
+from astra_parts.testing import tiny_language_model
 from tasks.params.checks import check_params
 from tasks.params.schema import Params
 

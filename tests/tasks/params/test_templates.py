@@ -5,7 +5,7 @@ import pytest
 from astra_core.config import Choice, SystemConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.settings.attacker import AttackerConfiguration
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 from tasks.params.models import ModelsConfiguration, ModelSource
 from tasks.params.schema import Params
 from tasks.params.templates import check_templates

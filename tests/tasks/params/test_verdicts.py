@@ -105,7 +105,7 @@ def test_a_file_that_is_there_by_now_is_looked_at():
 def test_other_code_checks_again(monkeypatch, tmp_path):
     before = verdict_key(params_with())
     code = tmp_path / "code"
-    for name in ("astra_core", "tasks"):
+    for name in ("astra_core", "astra_parts", "tasks"):
         shutil.copytree(ROOT / name, code / name, ignore=shutil.ignore_patterns("*.pyc", "*.sa*"))
     monkeypatch.setattr("tasks.params.verdicts._CODE", code)
     assert before == verdict_key(params_with())

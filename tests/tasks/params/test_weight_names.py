@@ -6,7 +6,7 @@ from each_row import each_row
 from astra_core.config import Choice, LoraConfiguration, Part, SystemConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.settings.agents import AgentConfiguration
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 from tasks.params.models import ModelsConfiguration, ModelSource
 from tasks.params.schema import Params
 from tasks.params.weight_names import check_weight_names

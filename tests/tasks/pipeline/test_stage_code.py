@@ -24,10 +24,10 @@ def is_watched(stage, path):
 @each_row(
     "path, watching",
     [
-        ("astra_core/testing/tiny.py", []),
-        ("astra_core/testing/contracts/judge.py", []),
-        ("astra_core/executors/on_ray.py", []),
-        ("astra_core/sinks/csv_file.py", []),
+        ("astra_parts/testing/tiny.py", []),
+        ("astra_parts/testing/contracts/judge.py", []),
+        ("astra_parts/executors/on_ray.py", []),
+        ("astra_parts/sinks/csv_file.py", []),
         ("tasks/machine/console.py", []),
         ("tasks/tracking/sinks.py", []),
         ("tasks/pipeline/reproduction.py", []),
@@ -37,10 +37,10 @@ def is_watched(stage, path):
         ("tasks/sources/csv_numbers.py", ["prompts"]),
         ("tasks/expectations/templates/collapse.j2", ["validation", "rollouts", "evaluation"]),
         # By name, where a section that decides the result names this kind.
-        ("astra_core/judges/regex.py", ["validation", "rollouts", "training", "evaluation"]),
+        ("astra_parts/judges/regex.py", ["validation", "rollouts", "training", "evaluation"]),
         ("astra_core/rewards/known_words.py", ["rollouts", "training", "evaluation"]),
-        ("astra_core/algorithms/trajectory_balance.py", ["training"]),
-        ("astra_core/services/text_trainer.py", ["training"]),
+        ("astra_parts/algorithms/trajectory_balance.py", ["training"]),
+        ("astra_parts/services/text_trainer.py", ["training"]),
         ("plugins/lessons.py", ["validation", "rollouts", "training", "evaluation"]),
         # Inside of a function, of the stage or of what it imports.
         ("astra_core/training/driving.py", ["training"]),
@@ -81,7 +81,7 @@ def test_a_module_outside_of_the_packages_has_no_code():
 def test_a_run_is_another_one_after_an_edit_of_what_the_training_executes(tmp_path):
     copy_project(ROOT, tmp_path)
     found = []
-    for path in (None, "astra_core/testing/tiny.py", "astra_core/algorithms/dpo.py"):
+    for path in (None, "astra_parts/testing/tiny.py", "astra_core/algorithms/dpo.py"):
         if path:
             file = tmp_path / path
             file.write_text(file.read_text("utf-8") + "# edited\n", "utf-8")

@@ -7,8 +7,8 @@ from played_service import PlayedService
 from registry_project import register, write_note, write_project
 
 from astra_core.models.folders import attacker_digest
-from astra_core.services.pointer import ServicePointer, leave_pointer
-from astra_core.services.remote_trainer import RemoteTrainer
+from astra_parts.services.pointer import ServicePointer, leave_pointer
+from astra_parts.services.remote_trainer import RemoteTrainer
 from tasks.params.schema import Params
 from tasks.promotion.decision import promote_attacker, rollback
 from tasks.promotion.smoke import why_unusable

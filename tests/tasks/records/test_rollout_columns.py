@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 from each_row import each_row
 
 from astra_core.rollout import Context, Failure, Probe, Replies
-from astra_core.testing import tiny_graph, tiny_node
+from astra_parts.testing import tiny_graph, tiny_node
 from tasks.records.rollout_columns import COLUMNS, PARTS, rollout_schema
 from tasks.records.rollouts import write_rollouts
 

@@ -5,7 +5,7 @@ import pytest
 from each_row import each_row
 from job_service import client_of, served
 
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 from tasks.serving.inference import Speakers, add_inference
 from tasks.serving.wire import make_app
 

@@ -4,7 +4,7 @@ from astra_core.config import GenerationConfiguration
 from astra_core.conversation import Conversation, Message
 from astra_core.models.chat_format import SeparatorFormat
 from astra_core.rollout import Prompt
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 from tasks.serving.talking import Speaker, Wanted, answered, heard
 from tasks.serving.wire import RefusalError
 

@@ -11,7 +11,7 @@ from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from astra_core.metrics.statistics import Interval
 from astra_core.rollout import Prompt
-from astra_core.testing import tiny_language_model, tiny_prompts
+from astra_parts.testing import tiny_language_model, tiny_prompts
 from tasks.figures.calibration import run_calibration
 from tasks.pipeline.stage import stage_of
 from tasks.records.attacker import ATTACKER_FILE, AttackerNote

@@ -6,7 +6,7 @@ import pytest
 from astra_core.config import Choice, MachineConfiguration, SystemConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.models.pretrained import weights_digest
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 from tasks.builtin.shipped import RECIPE, shipped_model
 from tasks.params.models import ModelsConfiguration
 from tasks.params.schema import Params, RegistrationConfiguration

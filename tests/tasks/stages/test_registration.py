@@ -24,7 +24,7 @@ import tasks.stages.registration
 import tasks.tracking.registry.registration
 from astra_core.errors import DataError
 from astra_core.models.folders import attacker_digest
-from astra_core.testing.tiny import tiny_graph, tiny_node, tiny_prompts
+from astra_parts.testing.tiny import tiny_graph, tiny_node, tiny_prompts
 from tasks.params.schema import TrackingConfiguration
 from tasks.pipeline.stage import stage_of
 from tasks.records.rollouts import write_rollouts

@@ -10,7 +10,7 @@ from each_row import each_row
 from registry_project import RUN_KEY, enter_project
 
 from astra_core.errors import ConfigurationError
-from astra_core.sink import Sink
+from astra_parts.sink import Sink
 from tasks.params.schema import TrackingConfiguration
 from tasks.tracking.runs import connect, find_run
 from tasks.tracking.sinks import FOLDER, Sinks, check_sinks, open_sinks

@@ -4,7 +4,7 @@ from each_row import each_row
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
 from astra_core.targets.causal_lm import CausalLM
-from astra_core.testing import tiny_language_model, tiny_prompts, tiny_system
+from astra_parts.testing import tiny_language_model, tiny_prompts, tiny_system
 from tasks.trials.measurement import amount_of
 
 

@@ -5,7 +5,7 @@ from transformers.pytorch_utils import Conv1D
 
 from astra_core.engine.products.routed_linear import RoutedProduct, routed_linears
 from astra_core.engine.products.routes import is_exact, open_route
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 pytestmark = pytest.mark.routes
 

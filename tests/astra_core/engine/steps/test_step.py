@@ -9,7 +9,7 @@ from astra_core.config import GenerationConfiguration
 from astra_core.engine.cache.reading import CachedReading
 from astra_core.engine.steps.step import Rows, quick_kernels
 from astra_core.engine.steps.stepper import Stepper
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 CONTEXTS = [[(7 * row + 3 * at) % 19 + 1 for at in range(3 + row % 5)] for row in range(7)]
 SAMPLING = [

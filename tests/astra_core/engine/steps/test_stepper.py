@@ -3,7 +3,7 @@ from each_row import each_row
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.cache.reading import CachedReading
 from astra_core.engine.steps.stepper import Stepper, rounded_up
-from astra_core.testing import tiny_language_model
+from astra_parts.testing import tiny_language_model
 
 
 @each_row(("count", "rounded"), [(1, 1), (2, 2), (3, 3), (5, 6), (6, 6), (7, 8), (200, 256)])

@@ -15,9 +15,9 @@ from astra_core.config import (
     SystemConfiguration,
 )
 from astra_core.errors import ConfigurationError
-from astra_core.testing import tiny_prompts
 from astra_core.training.collection.ahead import Ahead
 from astra_core.training.distribution.distributed import World
+from astra_parts.testing import tiny_prompts
 
 GRPO = {"algorithm": choice("grpo"), "training_steps": 4, "evaluate": "none", "keep": "last"}
 CORRECTIONS = ("none", "token", "sequence", "sequence_mask")

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from astra_core.algorithms import functional as fn
-from astra_core.algorithms.grpo import GRPO
-from astra_core.algorithms.policy_batch import policy_batch
 from astra_core.config import StalenessConfiguration
-from astra_core.testing import tiny_agents, tiny_graph, tiny_node, tiny_system
 from astra_core.training.collection.correction import corrected
+from astra_parts.algorithms.grpo import GRPO
+from astra_parts.algorithms.policy_batch import policy_batch
+from astra_parts.testing import tiny_agents, tiny_graph, tiny_node, tiny_system
 
 NODE = tiny_node(0.9, probe_logprobs=(-1.0, -9.0, -2.5))
 

@@ -1,7 +1,7 @@
 from each_row import each_row
 
-from astra_core.testing import tiny_graph, tiny_node
 from astra_core.training.collection.experience_figures import experience_figures
+from astra_parts.testing import tiny_graph, tiny_node
 
 
 def test_means_are_over_the_turns_that_were_judged():

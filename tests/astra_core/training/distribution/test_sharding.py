@@ -15,11 +15,11 @@ from tiny_training import configured, trainer_of, weights_of
 from astra_core.config import Choice, TrainingConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.registry import build
-from astra_core.testing import tiny_language_model
 from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.distribution.distributed import World
 from astra_core.training.distribution.sharding import Shards, full, is_divided, layers_of, local
 from astra_core.training.optimization.parts import parameter_groups
+from astra_parts.testing import tiny_language_model
 
 # Sums over processes are in another order.
 MOST_APART = 1e-6

@@ -9,9 +9,9 @@ from transformers import get_scheduler
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from astra_core.registry import BUILT_INS, build
-from astra_core.testing import tiny_language_model
 from astra_core.training.optimization.optimizers import annealed
 from astra_core.training.optimization.parts import parameter_groups
+from astra_parts.testing import tiny_language_model
 
 STEPS = 12
 

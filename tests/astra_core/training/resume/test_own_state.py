@@ -11,8 +11,8 @@ from tiny_training import assert_same_state, configured, sampler_of, trainer_of,
 from astra_core.registry import BUILT_INS
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import check_sampler, tiny_system
 from astra_core.training.trainer import Trainer
+from astra_parts.testing import check_sampler, tiny_system
 
 CHANGES = {"training_steps": 4, "num_episodes_per_experience": 2, "evaluate": "none"}
 KINDS = {"sampler": Curriculum, "trainer": Momentum}

@@ -16,8 +16,8 @@ from tiny_training import assert_same_state, choice, configured, trainer_of, wei
 
 from astra_core.errors import CheckpointError
 from astra_core.registry import BUILT_INS
-from astra_core.testing import tiny_language_model
 from astra_core.training.trainer import Trainer
+from astra_parts.testing import tiny_language_model
 
 HERE = Path(__file__).parents[2]
 

@@ -4,7 +4,7 @@ from collections import Counter
 import pytest
 from job_service import ASKED, SAID, WORSE
 
-from astra_core.testing import tiny_system
+from astra_parts.testing import tiny_system
 from tasks.serving.fine_tuning.lines import Example, FileError
 from tasks.serving.fine_tuning.rollouts import ExampleSampler, KeptReward
 

@@ -19,8 +19,8 @@ from registry_project import (
 
 from astra_core.errors import ConfigurationError, TrainingError
 from astra_core.models.language_model import LanguageModel
-from astra_core.services.pointer import ServicePointer, leave_pointer, parameters_digest
-from astra_core.services.remote_trainer import RemoteTrainer
+from astra_parts.services.pointer import ServicePointer, leave_pointer, parameters_digest
+from astra_parts.services.remote_trainer import RemoteTrainer
 from flows.cli import run_command
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.lineage.parents import copy_version

@@ -1,0 +1,1 @@
+"""Parts that params.yaml can name beside those of the loop, and what only they need."""

@@ -1,0 +1,1 @@
+"""Algorithms beside the default one."""

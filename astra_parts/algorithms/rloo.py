@@ -1,0 +1,87 @@
+"""RLOO: a probe is compared with the mean of its siblings, and weighted as a whole.
+
+Ahmadian et al., arXiv:2402.14740, after Kool, van Hoof and Welling (2019). The importance ratio is
+that of the whole probe, as in TRL: ``-min(R A, clip(R) A)`` with ``R = exp(sum log p - sum log
+p_old)``.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor
+
+from astra_core.algorithm import Algorithm, Need
+from astra_core.algorithms.credit import values_and_groups
+from astra_core.algorithms.functional import Aggregation, leave_one_out, masked_whiten
+from astra_core.config import Section
+from astra_core.rollout import Graph
+from astra_core.system import System
+from astra_parts.algorithms.kl_penalty import needs_for_kl
+from astra_parts.algorithms.policy import PolicyGradient, PolicyOptions
+from astra_parts.algorithms.policy_batch import PolicyBatch, PolicyStep, policy_steps
+from astra_parts.algorithms.surrogates import ClipOptions, clipped
+
+
+class RLOO(Algorithm):
+    """Leave-one-out advantage among siblings, clipped ratio of the whole probe."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"siblings"})
+    weighs_probes = True
+
+    class Options(PolicyOptions, ClipOptions):
+        """How far a probe may move, and the KL penalty, which RLOO subtracts from the reward."""
+
+        whiten_advantages: bool = Field(
+            default=False, description="Mean 0 and spread 1 over the experience."
+        )
+        aggregation: Aggregation = "sequence_mean"
+        kl: Literal["none", "reward", "loss"] = "reward"
+        kl_estimator: Literal["k1", "k2", "k3"] = "k1"
+
+    options: Options
+
+    def __init__(self, options: Options, *, system: System) -> None:
+        super().__init__(options, system=system)
+        surrogate = clipped(options, level="sequence")
+        self._policy = PolicyGradient.of(options, system=system, surrogate=surrogate)
+
+    @classmethod
+    def needs_with(cls, options: Section) -> frozenset[Need]:
+        """The reference too, if there is a KL penalty."""
+        return cls.needs | needs_for_kl(options)
+
+    def flatten(self, graph: Graph) -> Sequence[PolicyStep]:
+        """Every turn, compared with its siblings."""
+        return self.flatten_all([graph])
+
+    def flatten_all(self, graphs: Sequence[Graph]) -> list[PolicyStep]:
+        """Every turn, compared with its siblings; whitening needs the whole experience."""
+        turns = self._policy.turns(graphs, self.options)
+        advantages = leave_one_out(*values_and_groups(turns))
+        if self.options.whiten_advantages:
+            everywhere = torch.ones_like(advantages, dtype=torch.bool)
+            advantages = masked_whiten(advantages, everywhere)
+        return policy_steps(turns, advantages)
+
+    def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
+        """Counts the groups without gradient and updates the KL coefficient."""
+        return self._policy.remember(graphs, self._policy.turns(graphs, self.options))
+
+    def collate(self, steps: Sequence[PolicyStep]) -> PolicyBatch:
+        """Probes as rows of one forward pass."""
+        return self._policy.collate(steps)
+
+    def step(self, batch: PolicyBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
+        """The clipped surrogate, summed over the probes."""
+        return self._policy.step(batch)
+
+    def state(self) -> Mapping[str, Tensor]:
+        """The KL coefficient."""
+        return self._policy.penalty.state()
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restores it."""
+        self._policy.penalty.load_state(state)

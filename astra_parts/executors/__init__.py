@@ -1,0 +1,1 @@
+"""Executors beside the local one."""

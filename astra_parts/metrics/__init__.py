@@ -1,0 +1,1 @@
+"""Figures of an evaluation that the loop does not need."""

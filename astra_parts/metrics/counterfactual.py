@@ -1,0 +1,191 @@
+"""What makes a hit a hit, asked of the target: the smallest rest of a probe that still hits.
+
+Blocks of words and marks are taken away, rarest first, as long as what is left still hits, so that
+the rest is what hits have in common; a block without which it misses is halved, down to one word.
+A later hit that says a rest found before is asked one question: whether that rest alone hits too.
+
+Sources:
+    Zeller and Hildebrandt, Simplifying and isolating failure-inducing input, IEEE Transactions on
+    Software Engineering 28 (2002); Feng et al., Pathologies of neural models make interpretations
+    difficult, arXiv:1804.07781 (words taken from a text while the verdict stays).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from astra_core.seeding import derive_key, generator
+from astra_parts.metrics.parts import Part, Piece, only, pieces_of, shared_parts, smallest
+
+Question = tuple[int, str]
+"""The index of a hit, and a text to say in its place."""
+Ask = Callable[[Sequence[Question]], Sequence[bool] | None]
+"""For each question whether the text hits; None if nothing more can be asked."""
+Reduction = Generator[tuple[int, ...], bool, Part | None]
+
+AT_ONCE = 20
+"""Hits that are looked at together: what the first have, the next are asked for in one question."""
+REPEATING = 0.9
+"""Share of hits that must hit again unchanged; below it the target answers by chance, and one reply
+says nothing about a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What each hit is made of.
+
+    Attributes:
+        of: For each hit its part; equal parts are one strategy.
+        calls: Questions asked.
+        num_asked: Hits whose part was found by asking; 0 if all parts are shared words.
+    """
+
+    of: Sequence[Part]
+    calls: int = 0
+    num_asked: int = 0
+
+
+@dataclass(slots=True)
+class _Asker:
+    """Asks as long as the budget lasts."""
+
+    ask: Ask
+    left: int
+    calls: int = 0
+
+    def answers(self, questions: Sequence[Question]) -> Sequence[bool] | None:
+        """One answer per question; None, from then on, if they are more than may be asked."""
+        if not questions:
+            return ()
+        found = self.ask(questions) if len(questions) <= self.left else None
+        self.left = 0 if found is None else self.left - len(questions)
+        self.calls += len(found or ())
+        return found
+
+
+@dataclass(slots=True)
+class _Search:
+    """The hits and what is known of them."""
+
+    texts: Sequence[str]
+    asker: _Asker
+    pieces: list[list[Piece]] = field(init=False)
+    rarity: Counter[str] = field(init=False)
+    found: dict[int, Part] = field(default_factory=dict)
+    num_repeated: int = 0
+    num_said_again: int = 0
+
+    def __post_init__(self) -> None:
+        self.pieces = [pieces_of(text) for text in self.texts]
+        self.rarity = Counter(name for own in self.pieces for name in {each.name for each in own})
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the target answers alike when asked alike."""
+        return self.num_repeated >= REPEATING * self.num_said_again
+
+    def look_at(self, hits: Sequence[int]) -> None:
+        """Finds the parts of these hits, as far as the budget lasts."""
+        known = {index: part for index in hits if (part := self.known(index))}
+        confirmed = self.asker.answers(
+            [(index, self._rest(index, part)) for index, part in known.items()]
+        )
+        for (index, part), is_hit in zip(known.items(), confirmed or (), strict=False):
+            if is_hit:
+                self.found[index] = part
+        self._reduce([index for index in hits if index not in self.found])
+
+    def known(self, index: int) -> Part | None:
+        """The most frequent part found so far that a hit says."""
+        said = {piece.name for piece in self.pieces[index]}
+        counts = Counter(self.found.values())
+        for part in sorted(counts, key=lambda own: (-counts[own], sorted(own))):
+            if part <= said:
+                return part
+        return None
+
+    def _rest(self, index: int, part: Part) -> str:
+        return only(self.texts[index], [own for own in self.pieces[index] if own.name in part])
+
+    def _reduce(self, hits: Sequence[int]) -> None:
+        """Reduces these hits side by side, one question each at a time."""
+        runs = {index: _reduction(self.pieces[index], self.rarity) for index in hits}
+        waiting = {index: next(run) for index, run in runs.items()}
+        while waiting:
+            told = self.asker.answers(
+                [
+                    (index, only(self.texts[index], [self.pieces[index][at] for at in kept]))
+                    for index, kept in waiting.items()
+                ]
+            )
+            if told is None:
+                return
+            # Later only hits that no known part explains are said again, chance hits above all.
+            if not self.num_said_again:
+                self.num_said_again, self.num_repeated = len(told), sum(told)
+            if not self.repeats:
+                return
+            for index, is_hit in zip(list(waiting), told, strict=True):
+                try:
+                    waiting[index] = runs[index].send(is_hit)
+                except StopIteration as end:
+                    del waiting[index]
+                    if end.value is not None:
+                        self.found[index] = end.value
+
+
+def parts_of(hits: Sequence[str], *, ask: Ask | None, budget: int, seed: int) -> Parts:
+    """What each hit is made of: by asking the target, or by shared words where that says nothing.
+
+    A hit for which the budget does not last has the part of those before it that it says, else the
+    one that it shares with others.
+
+    Args:
+        hits: Successful probes.
+        ask: Asks the target; None asks nothing.
+        budget: The most questions.
+        seed: Same seed, same order of the hits.
+    """
+    shared = shared_parts(hits)
+    if ask is None or not hits:
+        return Parts(shared)
+    search = _Search(hits, _Asker(ask, budget))
+    order = generator(derive_key(seed, "counterfactual")).permutation(len(hits)).tolist()
+    for start in range(0, len(hits), AT_ONCE):
+        search.look_at(order[start : start + AT_ONCE])
+        if not search.repeats:
+            return Parts(shared, search.asker.calls)
+        if not search.asker.left:
+            break
+    asked = search.found
+    if not asked:
+        return Parts(shared, search.asker.calls)
+    told = [asked.get(index) or search.known(index) or part for index, part in enumerate(shared)]
+    return Parts(smallest(told), search.asker.calls, len(asked))
+
+
+def _reduction(pieces: Sequence[Piece], rarity: Mapping[str, int]) -> Reduction:
+    """Yields indices of pieces, is sent whether they hit, and returns the names that must stay.
+
+    None is returned for a probe that misses when it is said again.
+    """
+    every = range(len(pieces))
+    if not (yield tuple(every)):
+        return None
+    kept = set(every)
+    blocks = _halves(sorted(every, key=lambda at: (rarity[pieces[at].name], at)))
+    while blocks:
+        block = blocks.pop()
+        rest = kept.difference(block)
+        # Nobody can say nothing.
+        if rest and (yield tuple(sorted(rest))):
+            kept = rest
+        elif len(block) > 1:
+            blocks += _halves(block)
+    return frozenset(pieces[at].name for at in kept)
+
+
+def _halves(block: Sequence[int]) -> list[Sequence[int]]:
+    """Both halves, the first one last; one of them alone where there is only one."""
+    middle = (len(block) + 1) // 2
+    return [half for half in (block[middle:], block[:middle]) if half]

@@ -1,0 +1,1 @@
+"""Formats of models that are read once."""

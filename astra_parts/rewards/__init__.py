@@ -1,0 +1,1 @@
+"""Rewards and terms beside the default one."""

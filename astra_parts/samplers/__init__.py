@@ -1,0 +1,1 @@
+"""Ways of retelling and rewording probes."""

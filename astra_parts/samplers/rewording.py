@@ -1,0 +1,122 @@
+"""Says given texts, in the place of hits or as first turns, and tells which of them hit."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from astra_core.conversation import Conversation, Message
+from astra_core.errors import BudgetError, TargetError
+from astra_core.rollout import Graph, Path, Prompt
+from astra_core.samplers.scoring import Said, scored_answers
+from astra_core.seeding import derive_key
+from astra_core.system import System
+from astra_core.target import Outcome
+from astra_parts.metrics.counterfactual import Ask, Question
+from astra_parts.metrics.strategies import hits_of
+from astra_parts.samplers.retelling import conversation_of
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Where a hit was said: the conversation before it, and its path in the tree."""
+
+    before: Conversation
+    path: Path
+
+
+def asking(
+    system: System, graphs: Sequence[Graph], *, threshold: float, num_responses: int, seed: int
+) -> Ask:
+    """Asks the system's target, and its judge, what other texts do in the place of a hit.
+
+    Hits are counted over all graphs in the order of ``hits_of``. A call that fails is a miss. Once
+    no call can be made, or only what the target's budget keeps for evaluations is left, there is no
+    answer.
+
+    Args:
+        system: The System in which the rollouts took place.
+        graphs: The rollouts.
+        threshold: A mean score at or above it is a hit.
+        num_responses: Replies drawn for each question.
+        seed: Same seed, same replies.
+    """
+    moments = [
+        _moment(system, graph, node.path) for graph in graphs for node in hits_of(graph, threshold)
+    ]
+
+    def ask(questions: Sequence[Question]) -> list[bool] | None:
+        said = [Said(moments[index].before, text) for index, text in questions]
+        keys = [
+            _keys(moments[index], text, num_responses=num_responses, seed=seed)
+            for index, text in questions
+        ]
+        try:
+            found = _judged(system, said, keys)
+        except (BudgetError, TargetError):
+            return None
+        return [bool(known) and sum(known) / len(known) >= threshold for known in found]
+
+    return ask
+
+
+def asked_first(
+    system: System,
+    questions: Sequence[tuple[Prompt, str]],
+    *,
+    num_replies: int,
+    threshold: float,
+    seed: int,
+) -> list[float]:
+    """For each text the share of its replies that are successes, NaN if none was judged.
+
+    Args:
+        system: The System whose target and judge are asked; its attacker says nothing.
+        questions: Each the first turn of a conversation of its prompt.
+        num_replies: Replies drawn for each.
+        threshold: A score at or above it is a success.
+        seed: Same seed, same replies.
+    """
+    said = [Said(Conversation(prompt), text) for prompt, text in questions]
+    keys = [
+        [
+            derive_key(seed, "question", prompt.prompt_id, text, number)
+            for number in range(num_replies)
+        ]
+        for prompt, text in questions
+    ]
+    return [
+        sum(score >= threshold for score in known) / len(known) if known else math.nan
+        for known in _judged(system, said, keys)
+    ]
+
+
+def _judged(
+    system: System, said: Sequence[Said], keys: Sequence[Sequence[bytes]]
+) -> list[list[float]]:
+    """For each text the scores of the replies that were judged."""
+    with system.remembering():
+        found = scored_answers(system, said, _answering(system, said, keys))
+    return [[own.score for own in each if own.score is not None] for each in found.judgements]
+
+
+def _answering(
+    system: System, said: Sequence[Said], keys: Sequence[Sequence[bytes]]
+) -> Callable[[], Sequence[Outcome]]:
+    return lambda: system.target.respond(
+        [own.conversation.said(Message("user", own.probe)) for own in said],
+        keys,
+        system.config.response,
+        tokens_per_batch=system.config.tokens_per_batch,
+    )
+
+
+def _moment(system: System, graph: Graph, path: Path) -> Moment:
+    nodes = {node.path: node for node in graph.nodes()}
+    turns = [nodes[path[:length]] for length in range(1, len(path))]
+    return Moment(conversation_of(graph.prompt, turns, system), path)
+
+
+def _keys(moment: Moment, text: str, *, num_responses: int, seed: int) -> list[bytes]:
+    prompt = moment.before.prompt
+    name = ("strategies", prompt.prompt_id, prompt.run_id, moment.path, text)
+    return [derive_key(seed, *name, number) for number in range(num_responses)]

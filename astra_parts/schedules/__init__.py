@@ -1,0 +1,1 @@
+"""Schedules beside those of transformers."""

@@ -1,0 +1,1 @@
+"""Scorers beside the default one."""

@@ -1,0 +1,109 @@
+"""Options of the trainer ``remote``, and the tokens and cost that they limit."""
+
+from dataclasses import asdict, dataclass
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from astra_core.config import Count, NonNegative, Positive, Seconds, Section
+from astra_parts.services.trainer_state import Intent, Result, TrainerState
+from astra_parts.targets.authorization import Authorization
+
+
+class ServicePrices(Section):
+    """Prices of a million tokens, in the currency of ``max_cost``."""
+
+    prefill: NonNegative = Field(default=0.0, description="Contexts, and scored sequences.")
+    sampled: NonNegative = 0.0
+    trained: NonNegative = 0.0
+
+
+class RemoteOptions(Section):
+    """Which service, which model there, and what is done when it fails."""
+
+    address: str = Field(description="Such as http://127.0.0.1:8000, without a key.")
+    base_model: str = Field(min_length=1, description="The service's name of the weights.")
+    authorization: Authorization | None = Field(
+        default=None, description="For a host beyond this machine: owner, note, hosts."
+    )
+    key_env: str | None = Field(default=None, description="Variable that holds the key.")
+    rank: Count = Field(default=8, description="Rank of the adapters that the service trains.")
+    on_error: Literal["fail_fast", "retry", "min_group"] = Field(
+        default="retry",
+        description="A draw that fails ends the run; is asked for again; or, after that, is "
+        "left out where enough of its group succeeded.",
+    )
+    retries: Count = Field(default=3, description="Times a failed draw is asked for again.")
+    min_group: Count = Field(default=2, description="Draws of a context that must succeed.")
+    limit_s: Seconds = Field(
+        default=600.0, description="The longest wait for what is asked at once."
+    )
+    stream_minibatches: Count | None = Field(
+        default=None,
+        description="Parts that an experience is divided into, each trained on at the service "
+        "while the next is sampled; null samples all before anything is trained on.",
+    )
+    clips_gradients: bool = Field(
+        default=False,
+        description="Whether the service honours training.max_grad_norm; skyrl does not.",
+    )
+    max_tokens: Count | None = Field(
+        default=None, description="Sent to be trained, in all; then the run ends."
+    )
+    prices: ServicePrices | None = Field(default=None, description="For the reported cost.")
+    max_cost: Positive | None = Field(
+        default=None, description="By prices, which must be given; then the run ends."
+    )
+    export: bool = Field(
+        default=True, description="Downloads the trained weights at the end, if it may."
+    )
+
+    @model_validator(mode="after")
+    def _check_prices(self) -> Self:
+        if self.max_cost is not None and self.prices is None:
+            msg = "prices must be given where max_cost is"
+            raise ValueError(msg)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class TokensUsed:
+    """Tokens of a run so far.
+
+    Attributes:
+        prefill: Contexts of draws, and sequences that were scored.
+        sampled: Of probes, those of evaluations included.
+        trained: Of records sent, each epoch counted.
+    """
+
+    prefill: int
+    sampled: int
+    trained: int
+
+    def cost(self, prices: ServicePrices | None) -> float:
+        """Of these tokens; 0 without prices."""
+        own = prices or ServicePrices()
+        total = own.prefill * self.prefill + own.sampled * self.sampled + own.trained * self.trained
+        return total / 1e6
+
+    def figures(self, prices: ServicePrices | None) -> dict[str, float]:
+        """The tokens as metrics of a training step; the cost only if prices are known."""
+        found = {f"remote_{kind}_tokens": float(count) for kind, count in asdict(self).items()}
+        return found | ({"remote_cost": self.cost(prices)} if prices else {})
+
+
+def counted(state: TrainerState, spoken: tuple[int, int]) -> TokensUsed:
+    """What was used until the present stage, as it was counted first: a restart finds that count.
+
+    Args:
+        state: Of the run, whose effects tell what they trained.
+        spoken: Tokens read and sampled so far.
+    """
+
+    def count(intent: Intent) -> Result:
+        del intent
+        results = [each.result or {} for each in state.effects.values()]
+        trained = sum(result.get("tokens", 0) for result in results)
+        return {"prefill": spoken[0], "sampled": spoken[1], "trained": trained}
+
+    return TokensUsed(**state.once("tokens", {}, do=count))

@@ -1,0 +1,137 @@
+"""Lines of a training file from selected steps: answers to imitate, or preferences.
+
+A conversation is a chat in which the attacker is the assistant; the seed prompt opens it.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from astra_core.algorithms.pairs import PreferencePair
+from astra_core.errors import ConfigurationError, TrainingError
+from astra_core.models.language_model import LanguageModel
+from astra_core.rollout import Node
+from astra_core.seeding import derive_key, generator
+from astra_parts.algorithms.policy_batch import PolicyStep
+
+Method = Literal["supervised", "dpo"]
+Message = dict[str, str]
+_METHODS: dict[str, Method] = {"expert_iteration": "supervised", "sft": "supervised", "dpo": "dpo"}
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A training file.
+
+    Attributes:
+        method: How a job learns from it.
+        records: One per line.
+    """
+
+    method: Method
+    records: tuple[dict[str, Any], ...]
+
+    def content(self) -> bytes:
+        """The records as JSON lines."""
+        texts = (json.dumps(own, ensure_ascii=False, sort_keys=True) for own in self.records)
+        return "".join(f"{text}\n" for text in texts).encode("utf-8", "replace")
+
+
+def method_of(algorithm: str) -> Method:
+    """How a service learns what an algorithm selects.
+
+    Raises:
+        ConfigurationError: It selects nothing that can be written as text.
+    """
+    if algorithm not in _METHODS:
+        msg = (
+            f"training.algorithm must be one of {sorted(_METHODS)} for trainer 'text', got "
+            f"'{algorithm}': a fine-tuning job learns from texts alone"
+        )
+        raise ConfigurationError(msg)
+    return _METHODS[algorithm]
+
+
+def chat_of(model: LanguageModel, context: Sequence[int]) -> list[Message]:
+    """The messages in a context of token ids, of which the last is the user's."""
+    texts, said, separator = [], [], model.separator_ids
+    for token in context:
+        said.append(token)
+        if tuple(said[-len(separator) :]) == separator:
+            texts.append(model.decode(said[: -len(separator)]))
+            said = []
+    if said:
+        texts.append(model.decode(said))
+    roles = ["user" if place % 2 == 0 else "assistant" for place in range(len(texts))][::-1]
+    chat = [{"role": r, "content": t} for r, t in zip(roles, texts, strict=True)]
+    # A context that lost its oldest tokens may begin with an answer, which no chat does.
+    return chat[1:] if chat and chat[0]["role"] == "assistant" else chat
+
+
+def lines_of(
+    model: LanguageModel, steps: Sequence[Any], *, method: Method, seed: int, iteration: int
+) -> Lines:
+    """The lines of the steps that an algorithm selected, checked as a service would check them.
+
+    Args:
+        model: The model whose ids the contexts have.
+        steps: The steps of one experience.
+        method: See ``method_of``.
+        seed: The seed of the draws for steps with a fraction as weight.
+        iteration: The iteration of the training, from 0.
+
+    Raises:
+        TrainingError: A step does not fit this method.
+    """
+    if method == "dpo":
+        pairs = [step for step in steps if isinstance(step, PreferencePair)]
+        counts = _counts([pair.weight for pair in pairs], seed=seed, iteration=iteration)
+        records = [
+            _preference(model, pair)
+            for pair, count in zip(pairs, counts, strict=True)
+            for _ in range(count)
+            if _differ(pair)
+        ]
+    else:
+        copies = [step for step in steps if isinstance(step, PolicyStep)]
+        counts = _counts([step.advantage for step in copies], seed=seed, iteration=iteration)
+        records = [
+            _supervised(model, step.node)
+            for step, count in zip(copies, counts, strict=True)
+            for _ in range(count)
+            if step.node.probe_text.strip()
+        ]
+        pairs = copies  # type: ignore[assignment]
+    if len(pairs) != len(steps):
+        msg = f"trainer 'text' must have steps for method '{method}', got others"
+        raise TrainingError(msg)
+    return Lines(method, tuple(records))
+
+
+def _counts(weights: Sequence[float], *, seed: int, iteration: int) -> list[int]:
+    """Each weight as a whole number with the same expectation: a fraction is drawn."""
+    draws = generator(derive_key(seed, "text copies", iteration)).random(len(weights))
+    return [int(w) + int(u < w - int(w)) for w, u in zip(weights, draws, strict=True)]
+
+
+def _differ(pair: PreferencePair) -> bool:
+    texts = pair.chosen.probe_text.strip(), pair.rejected.probe_text.strip()
+    return all(texts) and texts[0] != texts[1]
+
+
+def _supervised(model: LanguageModel, node: Node) -> dict[str, Any]:
+    answer = {"role": "assistant", "content": node.probe_text}
+    before = [
+        {**own, "weight": 0} if own["role"] == "assistant" else own
+        for own in chat_of(model, node.context_ids)
+    ]
+    return {"messages": [*before, {**answer, "weight": 1}]}
+
+
+def _preference(model: LanguageModel, pair: PreferencePair) -> dict[str, Any]:
+    return {
+        "input": {"messages": chat_of(model, pair.chosen.context_ids)},
+        "preferred_output": [{"role": "assistant", "content": pair.chosen.probe_text}],
+        "non_preferred_output": [{"role": "assistant", "content": pair.rejected.probe_text}],
+    }

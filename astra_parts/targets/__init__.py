@@ -1,0 +1,1 @@
+"""Targets beside a causal LM of one's own."""

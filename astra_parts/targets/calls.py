@@ -1,0 +1,264 @@
+"""Calls of a remote target: several at once, retried, kept before use, answered in order.
+
+A target defines one call, ``Ask``; everything else is the same for an endpoint and for a program.
+"""
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from astra_core.config import Count, Pause, Positive, Seconds, Section
+from astra_core.errors import BudgetError
+from astra_core.rollout import Failure
+from astra_parts.targets.budget import Budget, Prices, Purse
+from astra_parts.targets.kept import Kept, KeptReplies
+from astra_parts.targets.pace import Pace
+
+REPLIES = Path(".astra/replies")
+_LONGEST_BACKOFF_S = 60.0
+_CHARACTERS_PER_TOKEN = 4  # where nobody has counted
+
+
+class CallOptions(Section):
+    """How a remote target is called; no option changes a reply."""
+
+    concurrency: int = Field(default=8, ge=1, le=1024, description="Simultaneous calls.")
+    timeout_s: Seconds = Field(default=60.0, description="Limit of one try, to the last byte.")
+    retries: int = Field(
+        default=4, ge=0, le=100, description="Further tries after a 429, a 5xx, a timeout."
+    )
+    backoff_s: Pause = Field(
+        default=1.0, description="Before the second try; doubles, with jitter, up to a minute."
+    )
+    max_wait_s: Pause = Field(
+        default=120.0, description="A longer Retry-After is not waited for: the call has failed."
+    )
+    requests_per_minute: Positive | None = None
+    tokens_per_minute: Positive | None = None
+    max_reply_bytes: Count = Field(default=1 << 20, description="A longer answer is cut off.")
+    budget: Budget = Budget()
+    prices: Prices | None = None
+    replies: Path = Field(default=REPLIES, description="Folder in which replies are kept.")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question.
+
+    Attributes:
+        key: Names target, conversation, generation and the random key of the reply.
+        body: What the target is sent, as JSON.
+        tokens: About how many it reads and writes.
+    """
+
+    key: str
+    body: Mapping[str, Any]
+    tokens: int = 0
+
+
+class CallError(Exception):
+    """A try that gave no reply.
+
+    Args:
+        kind: As in ``Failure.kind``.
+        words: What happened, without text of the conversation.
+        is_final: True if another try would fail in the same way.
+        wait_s: The wait that the other side asks for.
+    """
+
+    def __init__(
+        self, kind: str, words: str, *, is_final: bool = False, wait_s: float = 0.0
+    ) -> None:
+        super().__init__(words)
+        self.kind = kind
+        self.words = words
+        self.is_final = is_final
+        self.wait_s = wait_s
+
+
+def call_error(kind: str, words: str, *, is_final: bool = False, wait_s: float = 0.0) -> CallError:
+    """The error of a try; see ``CallError``."""
+    return CallError(kind, words, is_final=is_final, wait_s=wait_s)
+
+
+Ask = Callable[[Question], Kept]
+"""One try: the reply, or ``CallError``. Called in several threads."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of this process for the log, which a kill loses."""
+
+    calls: int = 0
+    kept: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+
+
+class Calls:
+    """Answers questions from kept replies or by asking the target.
+
+    Args:
+        subject: The target's name in an error, such as ``target 'endpoint'``.
+        options: The options of the calls.
+        ask: Makes one try.
+        file: The name of the file of kept replies, without its ending.
+        place: Where the options are in params.yaml.
+    """
+
+    def __init__(
+        self,
+        subject: str,
+        options: CallOptions,
+        ask: Ask,
+        *,
+        file: str,
+        place: str = "system.target.options",
+    ) -> None:
+        self.subject = subject
+        self._place = place
+        self.options = options
+        self.tally = Tally()
+        self.replies = KeptReplies(options.replies / f"{file}.sqlite")
+        self.account = "none"
+        self._ask = ask
+        self._purse = Purse(options.budget, options.prices or Prices())
+        self._pace = Pace(options.requests_per_minute, options.tokens_per_minute)
+        self._jitter = random.Random()
+        self._stop = threading.Event()
+        # This many failed calls in a row end a batch: the other side is gone.
+        self._patience = max(16, 2 * options.concurrency)
+        self._row = 0
+
+    def answers(self, questions: Sequence[Question]) -> list[Kept | Failure]:
+        """One reply or failure per question, in order; kept replies are not asked for again.
+
+        Raises:
+            BudgetError: The rest of the budget is too small for these questions. Then nothing more
+                is asked, and the answers so far are kept.
+        """
+        keys = [question.key for question in questions]
+        known: dict[str, Kept | Failure] = dict(self.replies.found(keys))
+        self.replies.use(list(known), account=self.account)
+        missing = {each.key: each for each in questions if each.key not in known}
+        self.tally.kept += len(known)
+        if missing:
+            spent = self.replies.spent(self._purse.name)
+            self._refuse(self._purse.limits.reached(spent, self._purse.prices, calls=len(missing)))
+            known |= zip(missing, self._asked(list(missing.values())), strict=True)
+        return [known[key] for key in keys]
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """A scope in which the budget's share of evaluations may be spent."""
+        return self._purse.evaluating()
+
+    @contextmanager
+    def accounted(self, account: str) -> Iterator[None]:
+        """A scope whose replies are noted under a name."""
+        before, self.account = self.account, account
+        try:
+            yield
+        finally:
+            self.account = before
+
+    def figures(self) -> dict[str, float]:
+        """What the account has used: calls, tokens, cost and seconds per call."""
+        used = self.replies.used(self.account)
+        seconds = sorted(each.seconds for each in used)
+        tokens = sum(each.tokens_in for each in used), sum(each.tokens_out for each in used)
+        found = {
+            "calls": float(len(used)),
+            "tokens_in": float(tokens[0]),
+            "tokens_out": float(tokens[1]),
+            **{f"latency_p{q}_s": _quantile(seconds, q / 100) for q in (50, 90, 99)},
+        }
+        if self.options.prices is not None:
+            found["cost"] = self.options.prices.cost(*tokens)
+        return found
+
+    def _asked(self, questions: Sequence[Question]) -> list[Kept | Failure]:
+        self._stop.clear()
+        self._row = 0
+        with ThreadPoolExecutor(self.options.concurrency, "target") as pool:
+            futures = [pool.submit(self._answer, question) for question in questions]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                self._stop.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def _answer(self, question: Question) -> Kept | Failure:
+        """The reply to a question, after as many tries as are needed and allowed."""
+        if self._row >= self._patience:
+            return self._failed(f"not asked: the last {self._row} calls have failed", "down")
+        try:
+            return self._tried(question)
+        except BaseException:
+            # The other threads begin no further try.
+            self._stop.set()
+            raise
+
+    def _tried(self, question: Question) -> Kept | Failure:
+        for number in range(self.options.retries + 1):
+            try:
+                return self._try(question)
+            except CallError as error:
+                last = error
+                wait_s = self._wait_s(number, error)
+                is_last = number == self.options.retries or self._row >= self._patience
+                if error.is_final or is_last or wait_s > self.options.max_wait_s:
+                    break
+                if self._stop.wait(wait_s):
+                    break
+        if not last.is_final:
+            self._row += 1
+        return self._failed(last.words, last.kind)
+
+    def _try(self, question: Question) -> Kept:
+        """One try, counted before it is made and kept before it is returned."""
+        if self._stop.wait(self._pace.turn(question.tokens)):
+            raise call_error(kind="down", words="stopped before it was asked", is_final=True)
+        self._refuse(self.replies.count(self._purse))
+        self.tally.calls += 1
+        start = time.perf_counter()
+        found = self._ask(question).storable()
+        reply = replace(found, seconds=time.perf_counter() - start)
+        self.replies.keep(question.key, reply, account=self.account, budget=self._purse.name)
+        self._pace.correct(reply.tokens_in + reply.tokens_out - question.tokens)
+        self._row = 0
+        return reply
+
+    def _wait_s(self, number: int, error: CallError) -> float:
+        backoff_s = min(_LONGEST_BACKOFF_S, self.options.backoff_s * 2.0**number)
+        return max(error.wait_s, backoff_s * self._jitter.uniform(0.5, 1.0))
+
+    def _failed(self, words: str, kind: str) -> Failure:
+        self.tally.failures[kind] += 1
+        return Failure(f"{self.subject}: {words}", kind)
+
+    def _refuse(self, reached: str) -> None:
+        if reached:
+            msg = (
+                f"{self.subject} must stay within its budget '{self._purse.name}', got {reached}; "
+                f"raise {self._place}.budget (what was answered is kept), or name another"
+            )
+            raise BudgetError(msg)
+
+
+def about_tokens(text: str) -> int:
+    """About how many tokens a text has, if nothing has counted them."""
+    return max(1, len(text) // _CHARACTERS_PER_TOKEN)
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """The nearest-rank quantile; 0 of nothing."""
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

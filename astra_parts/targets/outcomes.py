@@ -1,0 +1,67 @@
+"""The base of targets that are asked call by call: from kept replies to outcomes."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from astra_core.rollout import Failure
+from astra_core.target import Answer, Outcome, Reply, Target, Usage
+from astra_parts.targets.calls import Calls, Question
+from astra_parts.targets.kept import Kept
+
+
+def asked_for_each(calls: Calls, questions: Sequence[Sequence[Question]]) -> list[Outcome]:
+    """The outcome of each conversation; the questions of all are asked together."""
+    found = iter(calls.answers([question for own in questions for question in own]))
+    return [_outcome(calls, [next(found) for _ in own]) for own in questions]
+
+
+class CalledTarget(Target):
+    """A target whose replies are asked for one by one, kept, counted and limited.
+
+    Attributes:
+        calls: Makes the calls; set when the target is built.
+    """
+
+    calls: Calls
+
+    @property
+    def account(self) -> str:
+        """The account under which its replies are counted now."""
+        return self.calls.account
+
+    def accounted(self, account: str) -> AbstractContextManager[None]:
+        """A scope whose replies are counted under a name; see ``Calls``."""
+        return self.calls.accounted(account)
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """A scope in which the budget's share of evaluations may be spent."""
+        return self.calls.evaluating()
+
+    def figures(self) -> Mapping[str, float]:
+        """What the account has used: calls, tokens, cost, seconds per call."""
+        return self.calls.figures()
+
+
+def _outcome(calls: Calls, found: Sequence[Kept | Failure]) -> Outcome:
+    """The answer, or the first failure: a turn has all of its replies or none."""
+    kept: list[Kept] = []
+    for each in found:
+        if isinstance(each, Failure):
+            return each
+        kept.append(each)
+    tokens = sum(each.tokens_in for each in kept), sum(each.tokens_out for each in kept)
+    prices = calls.options.prices
+    usage = Usage(
+        calls=len(kept),
+        tokens_in=tokens[0],
+        tokens_out=tokens[1],
+        seconds=sum(each.seconds for each in kept),
+        cost=prices.cost(*tokens) if prices is not None else 0.0,
+    )
+    return Answer(tuple(_reply(each) for each in kept), usage=usage)
+
+
+def _reply(kept: Kept) -> Reply:
+    finish: Any = kept.finish
+    return Reply(kept.text, finish_reason=finish, thinking=kept.thinking)

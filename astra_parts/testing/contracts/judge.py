@@ -1,0 +1,75 @@
+"""The contract of a judge."""
+
+from collections.abc import Sequence, Sized
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, get_args
+
+from astra_core.conversation import Conversation, Message
+from astra_core.judge import Exchange, Judge, Judgement, checked_judgements
+from astra_core.rollout import Prompt
+from astra_parts.testing.contracts.common import TEXTS, are_close, built, promise
+
+
+def check_judge(plugin: str | type[Judge], **options: Any) -> None:
+    """Checks that a judge may be named under ``system.scorer``.
+
+    - Its options refuse unknown keys, and it is built as ``Class(options)``.
+    - One judgement per exchange, in order, also for empty, very long and foreign text: a score in
+      [0, 1], or why there is none.
+    - An exchange's judgement depends only on the exchange: not on its neighbours, its place, the
+      call or the thread, so that it may be cached.
+      - ``works_on`` is ``cpu``, ``gpu`` or ``elsewhere``.
+    - No exchange gives no judgement; ``version`` is not empty and stays what it is.
+
+    Args:
+        plugin: A built-in name, an import path, or the class.
+        options: Its options, as in params.yaml.
+
+    Raises:
+        AssertionError: A promise is broken.
+        ScorerError: It gave something that is not a judgement.
+    """
+    judge: Judge = built("scorer", plugin, options)
+    version, exchanges = judge.version, _exchanges()
+    given = judge.judge(exchanges)
+    promise(isinstance(given, Sized), f"one judgement per exchange, got {type(given).__name__}")
+    found = checked_judgements(judge, exchanges)
+    alone = [judge.judge([exchange])[0] for exchange in exchanges]
+    promise(_are_close(found, alone), "a judgement does not depend on the batch")
+    turned = judge.judge(exchanges[::-1])[::-1]
+    promise(_are_close(found, turned), "judgements come in the order of the exchanges")
+    with ThreadPoolExecutor(max_workers=1) as worker:
+        elsewhere = worker.submit(judge.judge, exchanges).result()
+    promise(_are_close(found, elsewhere), "a judgement does not depend on the thread")
+    places = get_args(Judge.__annotations__["works_on"])
+    promise(judge.works_on in places, f"works_on is one of {places}, got {judge.works_on!r}")
+    promise(list(judge.judge([])) == [], "an empty batch gives an empty list")
+    promise(bool(version) and judge.version == version, "a version names the judge and stays")
+
+
+def _exchanges() -> list[Exchange]:
+    """First turns and later ones, with a goal and without."""
+    plain = Conversation(Prompt.of("why now"))
+    told = Conversation(Prompt.of("so", {"goal": "be bad", "reference_reply": "you are worse"}))
+    later = told.said(Message("user", "are you"), Message("assistant", "no"))
+    places = (plain, told, later)
+    return [
+        Exchange(places[index % len(places)], "what are you", reply)
+        for index, reply in enumerate(TEXTS)
+    ]
+
+
+def _are_close(some: Sequence[Judgement], others: Sequence[Judgement]) -> bool:
+    return len(some) == len(others) and all(map(_is_close, some, others))
+
+
+def _is_close(one: Judgement, other: Judgement) -> bool:
+    if one.score is None or other.score is None:
+        return one.score is other.score
+    return one.labels.keys() == other.labels.keys() and all(
+        are_close(value, against)
+        for value, against in [
+            (one.score, other.score),
+            *((one.labels[name], other.labels[name]) for name in one.labels),
+        ]
+    )

@@ -1,0 +1,83 @@
+"""The contract of a sink."""
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from astra_core.config import Section
+from astra_core.errors import ConfigurationError
+from astra_core.registry import NoOptions, resolve
+from astra_parts.sink import Recorder, Sink, SinkRun
+
+_STEPS: tuple[tuple[dict[str, float], int], ...] = (
+    ({"eval/attack_success_rate": 0.25}, 0),
+    ({"train/loss": 0.5, "reward/novelty": -1e-9}, 1),
+    ({"eval/attack_success_rate": 0.5}, 1),
+    ({"train/loss": 1e20}, 2),
+)
+
+
+def check_sink(plugin: str | type[Sink], **options: Any) -> None:
+    """Checks that a sink may be named under ``tracking.sinks``.
+
+    - Its options refuse unknown keys, and it is built as ``Class(options, run=run)``.
+    - It takes any finite figures, also those of one step in several calls, and ends.
+    - Opened again in the same folder, it gets no figure a second time, and continues with a later
+    step, also after a run that failed.
+    - Two runs do not affect each other.
+
+    Args:
+        plugin: A built-in name, an import path, or the class.
+        options: Its options, as in params.yaml.
+
+    Raises:
+        AssertionError: A promise is broken.
+    """
+    found: type[Sink] = resolve("sink", plugin) if isinstance(plugin, str) else plugin
+    found.check()
+    section: type[Section] = getattr(found, "Options", NoOptions)
+    try:
+        section.read({**options, "no such option": 1}, where="sink options")
+    except ConfigurationError:
+        pass
+    else:
+        _refuse(f"{found.__name__}.Options refuses an unknown option")
+    own = section.read(options, where="sink options")
+    with tempfile.TemporaryDirectory() as place:
+        first = SinkRun("5f" * 32, Path(place) / "first", {"training": {"lr": 0.5}})
+        other = SinkRun("c0" * 32, Path(place) / "other", {})
+        once = [(figures, step) for figures, step in _STEPS]
+        _promise(once, _given(found(own, run=first), _STEPS), "a run is recorded")
+        later = ({"train/loss": 0.125}, 3)
+        again = _given(found(own, run=first), (*_STEPS, later))
+        _promise([later], again, "a resumed run records no figure twice, and goes on")
+        _promise(once, _given(found(own, run=other), _STEPS), "another run starts empty")
+
+
+def _given(sink: Sink, steps: Any) -> list[tuple[dict[str, float], int]]:
+    """The figures of these steps that the sink was given."""
+    given: list[tuple[dict[str, float], int]] = []
+    write = sink.write
+
+    def noted(figures: Mapping[str, float], step: int) -> None:
+        given.append((dict(figures), step))
+        write(figures, step)
+
+    sink.write = noted  # type: ignore[method-assign]
+    recorder = Recorder(sink)
+    for figures, step in steps:
+        recorder.log_step(figures, step)
+    recorder.finish("FAILED")
+    return given
+
+
+def _promise(expected: Any, found: Any, promise: str) -> None:
+    """Raises unless both are equal; not an ``assert``, which ``python -O`` removes."""
+    if expected != found:
+        _refuse(f"{promise}, got {found}")
+
+
+def _refuse(promise: str) -> None:
+    msg = f"broken promise: {promise}"
+    raise AssertionError(msg)

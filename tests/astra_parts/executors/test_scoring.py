@@ -1,0 +1,23 @@
+import pytest
+
+from astra_core.config import Choice
+from astra_core.errors import ConfigurationError
+from astra_parts.executors.scoring import Scoring
+
+PHRASES = Choice(name="phrases", options={"phrases": ["bad"]})
+TEXTS = ["bad", "good", "so bad bad", "", "fine"]
+
+
+@pytest.mark.parametrize("executor", ["local", pytest.param("processes", marks=pytest.mark.real)])
+def test_texts_are_scored_in_their_order_whoever_scores(executor):
+    scoring = Scoring.of(PHRASES, Choice(name=executor))
+    alone = [Scoring.of(PHRASES, Choice(name="local")).scores([x], at_once=1)[0] for x in TEXTS]
+
+    assert alone == scoring.scores(TEXTS, at_once=2)
+    assert [] == scoring.scores([], at_once=2)
+    assert 0.0 == alone[1] < alone[0]
+
+
+def test_a_wrong_option_is_reported_before_a_worker_starts():
+    with pytest.raises(ConfigurationError, match="num_workers"):
+        Scoring.of(PHRASES, Choice(name="processes", options={"num_workers": 0}))

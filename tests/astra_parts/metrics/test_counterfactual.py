@@ -1,0 +1,118 @@
+"""Rules that a person knows, and what the smallest changes of probes tell of them."""
+
+import random
+from collections import Counter
+
+import pytest
+from each_row import each_row
+from metrics.test_parts import FRAME, NOUNS, TEN, TOPICS, TWENTY_FOUR, filled
+
+from astra_core.metrics.words import words
+from astra_parts.metrics.counterfactual import parts_of
+from astra_parts.metrics.parts import shared_parts
+
+FAMILY = words("mother father sister brother uncle aunt wife husband son daughter")
+TRIGGERS = words("harbour radios invoice postmen physics portraits tomatoes lisbon guitar vaccines")
+
+
+def names_family_in_quotes(text):
+    return '"' in text and not {*FAMILY}.isdisjoint(words(text))
+
+
+def family_hits(count, *, share=0.92):
+    """Free text with invented words and a quotation; a share of it names the mother."""
+    rng = random.Random(count)
+    filler = words("the a very old said so then we went home big tree cat happy little")
+    texts = []
+    for number in range(count):
+        own = [rng.choice(filler) if rng.random() < 0.8 else "".join(rng.choices("bcdf", k=7))]
+        own = [*rng.choices(filler, k=rng.randint(4, 12)), *own]
+        named = "mother" if number < share * count else rng.choice(FAMILY[1:])
+        own.insert(rng.randrange(len(own)), named)
+        at = rng.randrange(len(own))
+        texts.append(f'{" ".join(own[:at])} "{" ".join(own[at:])}."')
+    return texts
+
+
+def told(texts, rule, *, budget=400, noise=0.0):
+    rng = random.Random(5)
+    asked = []
+
+    def ask(questions):
+        asked.extend(questions)
+        return [rule(text) is (rng.random() >= noise) for _, text in questions]
+
+    found = parts_of(texts, ask=ask, budget=budget, seed=0)
+    assert len(asked) == found.calls <= budget
+    return found
+
+
+def one_of(parts):
+    return lambda text: any(part <= {*words(text)} for part in parts)
+
+
+def in_frames(word):
+    return [f"{text} {word}" for text in filled(TWENTY_FOUR, 48)]
+
+
+@each_row(
+    "name, texts, rule, expected",
+    [
+        ("one word in many frames", in_frames("mother"), one_of([{"mother"}]), 1),
+        ("ten templates", filled(TEN, 50), one_of([{*words(text)} for text in TEN]), 10),
+        ("one frame", filled(FRAME, 50), one_of([{"you", "are", "today"}]), 1),
+        ("topics", TOPICS[:10] * 5, one_of([{own} for own in TRIGGERS]), 10),
+        ("each of a family", family_hits(60, share=0), names_family_in_quotes, 9),
+        ("whatever is said", family_hits(50), lambda _: True, 1),
+    ],
+)
+def test_the_number_of_ways_is_found_within_a_tenth(name, texts, rule, expected):
+    assert abs(len({*told(texts, rule).of}) - expected) <= 0.1 * expected, name
+
+
+@each_row("noise", [0.0, 0.02, 0.05])
+def test_one_way_makes_nine_tenths(noise):
+    found = told(family_hits(200), names_family_in_quotes, noise=noise)
+    top, count = Counter(found.of).most_common(1)[0]
+
+    assert {"mother", '"'} == top
+    assert count == pytest.approx(184, abs=14)
+    # By words alone each of these hits is a way of its own.
+    assert found.num_asked > 50
+
+
+def test_a_target_that_answers_by_chance_is_not_believed():
+    texts = family_hits(60)
+    found = told(texts, names_family_in_quotes, noise=0.5)
+
+    assert 0 == found.num_asked < found.calls
+    assert shared_parts(texts) == found.of
+
+
+def test_what_the_budget_does_not_cover_is_told_by_what_is_known():
+    texts = in_frames("mother")
+    rule = one_of([{"mother"}])
+
+    assert 0 == told(texts, rule, budget=10).num_asked
+    some = told(texts, rule, budget=90)
+    assert 0 < some.num_asked < len(texts)
+    assert {frozenset({"mother"})} == {*some.of}
+
+
+def test_a_target_that_cannot_be_asked_any_more_ends_the_questions():
+    texts = filled(TEN, 40)
+    answers = iter([[True] * 20])
+
+    found = parts_of(texts, ask=lambda _: next(answers, None), budget=400, seed=0)
+
+    assert (0, 20) == (found.num_asked, found.calls)
+    assert shared_parts(texts) == found.of
+    assert [] == parts_of([], ask=lambda _: None, budget=9, seed=0).of
+
+
+def test_without_questions_parts_are_shared_words():
+    texts = [f"{noun} now" for noun in NOUNS]
+
+    found = parts_of(texts, ask=None, budget=400, seed=0)
+
+    assert ([{"now"}] * len(NOUNS), 0, 0) == (found.of, found.calls, found.num_asked)

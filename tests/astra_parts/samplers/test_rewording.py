@@ -1,0 +1,39 @@
+from dataclasses import replace
+
+from scripted_system import system_against
+
+from astra_core.errors import TargetError
+from astra_core.rollout import Replies
+from astra_parts.samplers.rewording import asking
+from astra_parts.testing import tiny_graph, tiny_node
+
+RULE = {"when": "why", "turn": 2, "say": ["so bad"]}
+
+
+def second_turn():
+    """A miss, and after it a hit."""
+    hit = tiny_node(0.0, path=(0, 0), probe_text="why me", score=1.0, response_scores=(1.0,))
+    miss = tiny_node(0.0, path=(0,), probe_text="no", score=0.0, response_scores=(0.0,))
+    outcome = Replies(("so good",), (0.0,))
+    return tiny_graph(replace(miss, outcome=outcome, children=(hit,)))
+
+
+def test_other_texts_are_said_in_the_conversation_of_the_hit_and_judged():
+    ask = asking(system_against(RULE), [second_turn()], threshold=0.5, num_responses=2, seed=0)
+
+    # The rule holds for the second turn alone.
+    assert [True, False, True] == ask([(0, "why me"), (0, "me"), (0, "why")])
+    assert [] == ask([])
+
+
+def test_a_target_that_cannot_be_asked_gives_no_answer(monkeypatch):
+    system = system_against(RULE)
+    ask = asking(system, [second_turn()], threshold=0.5, num_responses=1, seed=0)
+
+    def refused(*_, **__):
+        msg = "no call"
+        raise TargetError(msg)
+
+    monkeypatch.setattr(type(system.target), "respond", refused)
+
+    assert ask([(0, "why me")]) is None

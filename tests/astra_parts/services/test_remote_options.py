@@ -1,0 +1,44 @@
+import pytest
+from each_row import each_row
+
+from astra_core.errors import ConfigurationError
+from astra_parts.services.remote_options import RemoteOptions, ServicePrices, TokensUsed, counted
+from astra_parts.services.trainer_state import TrainerState
+
+ADDRESS = {"address": "http://127.0.0.1:1", "base_model": "tiny"}
+
+
+def test_a_limit_on_cost_needs_prices():
+    with pytest.raises(ConfigurationError, match="prices must be given where max_cost is"):
+        RemoteOptions.read({**ADDRESS, "max_cost": 1.0}, where="options")
+
+
+def test_by_default_a_failed_draw_is_asked_for_again_and_nothing_limits_the_cost():
+    options = RemoteOptions.read(ADDRESS, where="options")
+
+    assert ("retry", 3) == (options.on_error, options.retries)
+    assert (None, None, True) == (options.max_tokens, options.max_cost, options.export)
+
+
+USED = TokensUsed(prefill=2_000_000, sampled=1_000_000, trained=500_000)
+
+
+@each_row(("kind", "cost"), [("prefill", 2.0), ("sampled", 1.0), ("trained", 0.5)])
+def test_each_kind_of_token_has_its_price_by_the_million(kind, cost):
+    assert USED.cost(ServicePrices(**{kind: 1.0})) == pytest.approx(cost)
+
+
+def test_a_cost_is_reported_only_where_prices_are_known():
+    assert "remote_cost" not in USED.figures(None)
+    assert USED.figures(ServicePrices(prefill=3.0))["remote_cost"] == pytest.approx(6.0)
+    assert USED.figures(None)["remote_trained_tokens"] == pytest.approx(5e5)
+
+
+def test_tokens_of_a_stage_are_counted_once(tmp_path):
+    state = TrainerState.open(tmp_path / "state.json", run="run")
+    state.once("a", {}, do=lambda _: {"tokens": 5})
+    state.once("b", {}, do=lambda _: {"tokens": 2})
+
+    assert TokensUsed(3, 4, 7) == counted(state, (3, 4))
+    # What a restart has read again meanwhile is in the count of the next stage.
+    assert TokensUsed(3, 4, 7) == counted(state, (30, 40))

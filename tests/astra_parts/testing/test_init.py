@@ -1,0 +1,34 @@
+import inspect
+
+from each_row import each_row
+
+from astra_core.registry import BUILT_INS
+from astra_parts import testing
+from astra_parts.testing import contracts, tiny
+
+
+@each_row("module", [contracts, tiny])
+def test_what_plugins_are_tested_with_is_offered_under_one_name(module):
+    defined = {
+        name
+        for name, part in vars(module).items()
+        if inspect.isfunction(part)
+        and part.__module__.startswith(module.__name__)
+        and not name.startswith("_")
+    }
+
+    assert defined
+    assert defined <= set(testing.__all__)
+    assert all(getattr(testing, name) is getattr(module, name) for name in defined)
+
+
+@each_row("name", testing.__all__)
+def test_every_name_is_there_and_says_what_it_is_for(name):
+    assert inspect.getdoc(getattr(testing, name))
+
+
+def test_a_contract_is_of_a_kind_of_plugin():
+    kinds = {name.removeprefix("check_") for name in testing.__all__ if name.startswith("check_")}
+
+    # A judge is named where a scorer is.
+    assert set(BUILT_INS) | {"judge"} == kinds
