@@ -19,7 +19,7 @@ from astra_core.assembly import (
 from astra_core.config import Choice, SystemConfiguration
 from astra_core.conversation import Conversation, Message
 from astra_core.evaluator import Evaluation, Evaluator
-from astra_core.files import record_digest
+from astra_core.files import file_digest, folder_digest, record_digest
 from astra_core.metrics.statistics import Interval, paired_gain
 from astra_core.metrics.words import words
 from astra_core.registry import build
@@ -68,9 +68,11 @@ class RuleCell:
         return PACKAGE / FOLDER if self.attacker == SHIPPED else Path(self.attacker)
 
     def file(self, kept: Path) -> Path:
-        """The file of its figures."""
-        settings = f"-{record_digest(self.changes)[:8]}" if self.changes else ""
-        name = f"{self.folder.name}-{self.release}-{self.number}-{self.algorithm}{settings}"
+        """The file of its figures, another one under other settings or weights."""
+        settings = record_digest(
+            [file_digest(ROOT / PARAMS_FILE), folder_digest(self.folder), *self.changes]
+        )[:8]
+        name = f"{self.folder.name}-{self.release}-{self.number}-{self.algorithm}-{settings}"
         return kept / f"{name}-{self.seed}.json"
 
 

@@ -78,8 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def tables(found: Sequence[Found]) -> str:
     """Finished cells as Markdown: a row for each rule, then one for each algorithm."""
     algorithms = list(dict.fromkeys(cell.algorithm for cell, _ in found))
-    rules = _grouped(found, lambda cell: (cell.folder.name, cell.number))
-    totals = _grouped(found, lambda cell: (cell.folder.name, cell.algorithm))
+    rules = _grouped(found, lambda cell: (cell.folder, cell.number))
+    totals = _grouped(found, lambda cell: (cell.folder, cell.algorithm))
     header = (*EACH, *(f"share %, {name}" for name in algorithms))
     each = markdown(header, [[*_rule_row(own, algorithms)] for own in rules])
     return f"{each}\n\n{markdown(ALL, [[*_total_row(own)] for own in totals])}"

@@ -25,7 +25,7 @@ from astra_core.errors.excerpt import excerpt
 from astra_core.files import write_text
 from flows.values import read_value
 from tasks.params.checks import check_params
-from tasks.params.migration import migrate
+from tasks.params.migration import migrate, refuse_earlier
 from tasks.params.overlay import laid_over, owner_of
 from tasks.params.schema import PARAMS_FILE, Params, read_record
 from tasks.params.yaml_files import load_yaml, read_yaml_text
@@ -193,7 +193,8 @@ def _changed(assignments: Sequence[str], path: Path, preset: str | None = None) 
     if preset is None and not assignments:
         return _Changed(before, [], [], Params.read(plain, where=""))
     yaml = _round_trip_yaml()
-    record = copy.deepcopy(_read_with_comments(before))
+    # A copy would write the keys of a merge (<<) out.
+    record = yaml.load(before) if "<<" in before else copy.deepcopy(_read_with_comments(before))
     keys = [] if preset is None else _lay_over(record, preset, path)
     lines = []
     if keys:
@@ -205,6 +206,7 @@ def _changed(assignments: Sequence[str], path: Path, preset: str | None = None) 
             lines.append(line)
     text = _with_headings(_dumped(record, yaml), before)
     plain = load_yaml(text, subject=str(path), way_out="see --set")
+    refuse_earlier(plain)
     return _Changed(text, keys, lines, Params.read(plain, where=""))
 
 

@@ -94,6 +94,15 @@ Shuffle = Literal["trees", "steps"]
 """What is shuffled before an experience is divided into micro-batches."""
 
 
+# An option that is given another value than for turns, and the default that was chosen with it.
+_TOGETHER = {
+    "kl": "kl_estimator",
+    "clip_low": "surrogate",
+    "clip_high": "surrogate",
+    "dual_clip": "surrogate",
+}
+
+
 class AlgorithmChoice(Choice):
     """An algorithm, and which defaults its options have."""
 
@@ -117,8 +126,12 @@ class AlgorithmChoice(Choice):
         alike = {
             key for key in own.keys() & theirs.keys() if own[key].default == theirs[key].default
         }
-        of_turns = plugin.options_for_turns.items()
-        return {k: v for k, v in of_turns if owner is plugin or k in alike} | self.options
+        of_turns = plugin.options_for_turns
+        found = {k: v for k, v in of_turns.items() if owner is plugin or k in alike}
+        for name, other in _TOGETHER.items():
+            if self.options.get(name, of_turns.get(name)) != of_turns.get(name):
+                found.pop(other, None)
+        return found | self.options
 
 
 class TrainingConfiguration(Section):

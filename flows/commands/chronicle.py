@@ -149,9 +149,8 @@ def _ways(found: "Lineage", model_name: str) -> list[tuple[int, str]]:
     ways = [
         f"mlflow artifacts download -u models:/{model_name}/{number} -d weights",
         f"mlflow artifacts download -r {run} -d run",
-        f"git checkout {commit[:16]} && astra restore {number}"
-        if commit != "unknown"
-        else f"astra restore {number}",
+        *([f"git checkout {commit[:16]}"] if commit != "unknown" else []),
+        f"astra restore {number}",
     ]
     return list(enumerate(ways))
 

@@ -1,8 +1,8 @@
 """``astra quickstart``: params.yaml for prompts and a target of one's own, and a first trial."""
 
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,14 +11,13 @@ import typer
 from astra_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from tasks.params.schema import Params
     from tasks.sources.files import FileRow
 
 # Names that published sets of prompts give to the column, in the order in which they are tried.
 _TEXTS = ("text", "prompt", "goal", "behavior", "question", "instruction", "request", "query")
 _CATEGORIES = ("category", "semanticcategory", "functionalcategory", "type")
-# Of splits by chance, so that each has enough of a file that is hardly long enough.
-_SHARE, _ROOM = 0.3, 1.2
+# Of a file that is hardly long enough: each split has about as much.
+_SHARE = 0.3
 
 
 def register(app: typer.Typer) -> None:
@@ -44,16 +43,18 @@ def quickstart(
 ) -> None:
     """Write params.yaml for prompts and a target of yours, and try one batch."""
     from flows.commands.running import BEFORE
-    from flows.settings import change_params
+    from flows.settings import assignments_of, change_params
     from tasks.machine.console import quiet_libraries, say
 
     quiet_libraries()
-    preset, values = _aim_at(target, model)
-    values += [*_columns(prompts, column), *(assignments or [])]
-    values += _sizes(prompts, values, preset)
-    for line in change_params(values, preset=preset, before=BEFORE):
+    preset, aim = _aim_at(target, model)
+    own, given = assignments_of({**aim, **_columns(prompts, column)}), assignments or []
+    values = [*own, *_sizes(prompts, [*own, *given], preset), *given]
+    lines = change_params(values, preset=preset, before=BEFORE)
+    for line in lines:
         say(f"params.yaml    {line}")
-    say(f"undo           cp {BEFORE} params.yaml")
+    if lines:
+        say(f"undo           cp {BEFORE} params.yaml")
     for words in (("run", "--to", "models"), ("trial",)):
         say(f"astra {' '.join(words)}")
         done = subprocess.run([sys.executable, "-m", "flows.cli", *words], check=False)  # noqa: S603 - ours
@@ -61,27 +62,29 @@ def quickstart(
             raise typer.Exit(done.returncode)
 
 
-def _aim_at(target: str, model: str | None) -> tuple[str, list[str]]:
-    """The preset for this kind of target, and what names it."""
+def _aim_at(target: str, model: str | None) -> tuple[str, dict[str, str | None]]:
+    """The preset for this kind of target, and the values that name it, by dotted key."""
     if "://" not in target:
         if not Path(target).is_dir():
             msg = f"--target must be a URL or a folder with a model, got {target}; there is none"
             raise ConfigurationError(msg)
-        return "local_chat", [f"models.target.path={target}"]
+        return "local_chat", {"models.target.path": target}
     if model is None:
         msg = f"--target {target} must come with --model, got none; its /v1/models lists the names"
         raise ConfigurationError(msg)
     options = "system.target.options"
-    return "endpoint", [f"{options}.base_url={target}", f"{options}.model={model}"]
+    named = {f"{options}.base_url": target, f"{options}.model": model}
+    return "endpoint", {"models.target.source": "builtin", "models.target.path": None, **named}
 
 
-def _columns(prompts: Path, column: str | None) -> Iterator[str]:
-    """The file and its columns, by the names that such files have."""
+def _columns(prompts: Path, column: str | None) -> dict[str, str | None]:
+    """The file and its columns, by the names that such files have; those of a former one go."""
     row, text = _first_row(prompts, column)
-    yield from ("prompts.source=file", f"prompts.path={prompts}", f"prompts.text_column={text}")
     found = [name for name in row.metadata if name.lower() in _CATEGORIES]
-    if found:
-        yield f"prompts.category_column={found[0]}"
+    values = {"source": "file", "path": str(prompts), "text_column": text, "dev_path": None}
+    values |= {"metadata_columns": "all", "goal_column": None}
+    values["category_column"] = found[0] if found else None
+    return {f"prompts.{name}": value for name, value in values.items()}
 
 
 def _first_row(prompts: Path, column: str | None) -> tuple["FileRow", str]:
@@ -107,26 +110,27 @@ def _first_row(prompts: Path, column: str | None) -> tuple["FileRow", str]:
 
 def _sizes(prompts: Path, values: list[str], preset: str) -> list[str]:
     """Shares of the splits with which a short file passes the gate; none for one that does so."""
-    from flows.settings import planned_params
     from tasks.machine.console import say
 
-    _, params = planned_params(values, preset=preset)
-    found, splits = _split(params, prompts)
-    if min(splits.values()) >= params.validation.min_prompts:
-        say(found)
-        return []
-    shares = [f"prompts.{split}_fraction={_SHARE}" for split in ("dev", "test")]
-    usable = sum(splits.values())
-    fewest = min(params.validation.min_prompts, int(_SHARE * usable / _ROOM))
-    shares += [f"validation.min_prompts={max(fewest, 1)}"]
-    found, _ = _split(planned_params([*values, *shares], preset=preset)[1], prompts)
+    found, splits, fewest = _split(prompts, values, preset)
+    shares: list[str] = []
+    if min(splits.values()) < fewest:
+        shares = [f"prompts.{split}_fraction={_SHARE}" for split in ("dev", "test")]
+        found, splits, _ = _split(prompts, [*values, *shares], preset)
+        shares.append(f"validation.min_prompts={max(1, min(fewest, *splits.values()))}")
     say(found)
     return shares
 
 
-def _split(params: "Params", prompts: Path) -> tuple[str, dict[str, int]]:
-    """How the first two stages would share the file out, as a line and by split."""
+def _split(prompts: Path, values: list[str], preset: str) -> tuple[str, dict[str, int], int]:
+    """How the first two stages share the file out: a line, by split, and the fewest wanted."""
+    from flows.settings import planned_params
+    from tasks.machine.console import libraries_to
+    from tasks.machine.environment import set_environment
     from tasks.trials.file_check import check_file
 
-    found = check_file(params, prompts)
-    return next(found.lines()), found.splits
+    _, params = planned_params(values, preset=preset)
+    set_environment(params)
+    with libraries_to(Path(os.devnull)):
+        found = check_file(params, prompts, params.prompts.dev_path)
+    return next(found.lines()), found.splits, params.validation.min_prompts

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from astra_core.errors import BudgetError
+from astra_core.errors import BudgetError, DataError, TargetError
 from astra_core.rollout import Graph
 from astra_parts.metrics.strategies import hits_of, unique_per_thousand
 from tasks.records.evaluation import BANDIT
@@ -30,7 +30,8 @@ def with_bandit(
     """The evaluation with a bandit's success, its different hits, and what its search cost.
 
     Its winners are said on prompts that the search has not seen, so their success is not that of
-    the luckiest. Nothing is added where the target's budget is spent or too many calls fail.
+    the luckiest. Nothing is added where the target's budget is spent, too many calls fail, or no
+    reply can be judged.
 
     Args:
         untrained: The untrained attacker's evaluation.
@@ -51,7 +52,7 @@ def with_bandit(
             first_scores(first), pull, threshold=config.threshold, budget=config.bandit_calls
         )
         said = evaluator.judged(replayed(system, prompts, won.winners, shape=shape, seed=seed))
-    except BudgetError:
+    except (BudgetError, TargetError, DataError):
         return untrained
     if said.figures["failed_rate"] > _MOST_FAILED:
         return untrained

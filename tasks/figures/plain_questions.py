@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 
+from astra_core.errors import BudgetError, TargetError
+from astra_core.files import record_digest
 from astra_core.metrics.statistics import paired_gain, rate_interval
 from astra_core.redaction import masked
 from astra_core.rollout import Prompt
@@ -21,10 +23,11 @@ def plain_questions(
     *,
     params: EvaluationParams,
     places: Places,
-) -> PlainQuestions:
+) -> PlainQuestions | None:
     """How often plain questions succeed on the test prompts, and the attacker's gain over the best.
 
-    The best is chosen on dev prompts, and asked as often as the attacker asks.
+    The best is chosen on dev prompts, and asked as often as the attacker asks. None where the
+    target's budget is spent, or it does not answer.
 
     Args:
         trained: The trained attacker's success rate of each test prompt.
@@ -40,8 +43,10 @@ def plain_questions(
     folders = ModelFolders.of(read_model_paths(places.base))
     system = load_system(params.system, folders, machine=params.machine, seed=seed)
 
+    account = f"questions {record_digest([[each.prompt_id for each in (*dev, *test)], seed])[:16]}"
+
     def asked(questions: Sequence[tuple[Prompt, str]], num_replies: int) -> list[float]:
-        with system.target.evaluating():
+        with system.target.evaluating(), system.target.accounted(account):
             return asked_first(
                 system,
                 questions,
@@ -52,12 +57,15 @@ def plain_questions(
 
     tried = list(dict.fromkeys(prompt.text for prompt in dev))
     some = dev[:TRIED_WITH]
-    found = asked([(prompt, text) for text in tried for prompt in some], 1)
-    means = [_mean(found[at : at + len(some)]) for at in range(0, len(found), len(some))]
-    best = max(range(len(tried)), key=means.__getitem__)
     count = evaluation.num_rollouts * evaluation.num_responses
-    own = asked([(prompt, prompt.text) for prompt in test], count)
-    others = asked([(prompt, tried[best]) for prompt in test], count)
+    try:
+        found = asked([(prompt, text) for text in tried for prompt in some], 1)
+        means = [_mean(found[at : at + len(some)]) for at in range(0, len(found), len(some))]
+        best = max(range(len(tried)), key=means.__getitem__)
+        own = asked([(prompt, prompt.text) for prompt in test], count)
+        others = asked([(prompt, tried[best]) for prompt in test], count)
+    except (BudgetError, TargetError):
+        return None
     options = bootstrap_options(params)
     ids = [prompt.prompt_id for prompt in test]
     gains = [after - before for after, before in zip(trained, others, strict=True)]

@@ -52,9 +52,10 @@ def migrate(record: MutableMapping[str, Any]) -> Iterator[str]:
             yield f"{old} is a key of an earlier version, now gone (was {owner.pop(last)}): {why}"
     for key, names in _NAMES.items():
         owner, last = _owner(record, key)
-        if owner is not None and owner[last] in names:
-            yield f"{key} is called {names[owner[last]]} now, no longer {owner[last]}"
-            owner[last] = names[owner[last]]
+        called = None if owner is None else owner[last]
+        if owner is not None and isinstance(called, str) and called in names:
+            yield f"{key} is called {names[called]} now, no longer {called}"
+            owner[last] = names[called]
     owner, last = _owner(record, "training.algorithm.name")
     if owner is not None and owner[last] == "ipo":
         owner[last] = "dpo"

@@ -21,6 +21,7 @@ from astra_core.config import (
 from astra_core.errors import ConfigurationError, TrainingError
 from astra_core.registry import BUILT_INS, build, read_options, resolve
 from astra_core.samplers.tree import TreeSampler
+from astra_parts.algorithms.grpo import GRPO
 from astra_parts.testing import tiny_system
 
 PERIODIC = {"pattern": "mlp", "active": "periodic", "period": 3, "start": 1, "stop": 2}
@@ -266,3 +267,20 @@ def test_a_derived_class_keeps_the_defaults_that_it_has_changed():
     assert {"backup": "mean", "turn_weights": "visits"} == choice.options_for(OwnBeta)
     # Its own set is not sifted: a wrong key is refused like any other.
     assert {"betta": 1.0} == choice.options_for(OwnSet)
+
+
+@each_row(
+    ("given", "gone"),
+    [
+        ({"kl": "loss"}, "kl_estimator"),
+        ({"kl": "none"}, "kl_estimator"),
+        ({"clip_high": 0.28}, "surrogate"),
+    ],
+)
+def test_a_default_goes_with_the_option_that_it_was_chosen_with(given, gone):
+    choice = AlgorithmChoice(name="grpo", defaults="turns", options=given)
+    found = choice.options_for(GRPO)
+
+    assert gone in GRPO.options_for_turns
+    assert gone not in found
+    assert gone in AlgorithmChoice(name="grpo", defaults="turns").options_for(GRPO)

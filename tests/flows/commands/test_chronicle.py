@@ -89,7 +89,8 @@ def test_a_lineage_says_how_to_get_everything_back(registry, tmp_path):
     assert "prompts      data " in told
     assert "mlflow artifacts download -u models:/attacker/1 -d weights" in told
     assert f"mlflow artifacts download -r {run_id} -d run" in told
-    assert "git checkout 0123456789abcdef && astra restore 1" in told
+    assert "git checkout 0123456789abcdef\n" in told
+    assert "             astra restore 1\n" in told
     assert run_id == json.loads(_shown("lineage", "1", "--json"))["summary"]["run_id"]
 
 

@@ -8,6 +8,7 @@ from each_row import each_row
 
 from flows.cli import run_command
 from tasks.params.schema import read_params
+from tasks.trials.file_check import check_file
 
 pytestmark = pytest.mark.real
 
@@ -37,18 +38,20 @@ def test_an_own_csv_and_an_own_endpoint_take_one_command(project, monkeypatch, c
     monkeypatch.setattr(
         subprocess, "run", lambda words, **_: begun.append(words[3:]) or _ended(words)
     )
-    status = run_command(["quickstart", "--prompts", "mine.csv", "--target", URL, "--model", "m"])
+    status = run_command(
+        ["quickstart", "--prompts", "mine.csv", "--target", URL, "--model", "@m: 4"]
+    )
     told, params = capfd.readouterr().out, read_params()
 
     assert (0, [["run", "--to", "models"], ["trial"]]) == (status, begun)
     assert ("Goal", "Category") == (params.prompts.text_column, params.prompts.category_column)
-    assert URL == params.system.target.options["base_url"]
+    options = params.system.target.options
+    assert (URL, "@m: 4") == (options["base_url"], options["model"])
     # Of 32 prompts no split has the 20 that long files must give it.
-    assert (0.3, 0.3, 8) == (
-        params.prompts.dev_fraction,
-        params.prompts.test_fraction,
-        params.validation.min_prompts,
-    )
+    assert (0.3, 0.3) == (params.prompts.dev_fraction, params.prompts.test_fraction)
+    found = check_file(params, Path("mine.csv"))
+    assert min(found.splits.values()) == params.validation.min_prompts
+    assert "" == found.gate
     assert "mine.csv: 32 of 32 rows usable" in told
     assert "undo           cp .astra/params.before.yaml params.yaml" in told
 

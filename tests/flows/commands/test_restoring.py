@@ -1,3 +1,4 @@
+import re
 import shutil
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def test_a_version_comes_back_although_nobody_committed_its_lock(restored, proje
     assert registered == attacker_digest(Path("models/attacker"))
     assert f"weights      models/attacker is that of version 1, {registered[:16]}" in told
     assert "prompts      data/prompts is that of version 1" in told
-    assert "cp .astra/before/params.yaml .astra/before/dvc.lock . && dvc checkout" in told
+    assert re.search(r"undo +cp \S+/params.yaml \S+/dvc.lock \. && dvc checkout", told)
 
 
 def test_other_weights_than_those_registered_are_told(restored, project, capfd):
@@ -75,5 +76,5 @@ def test_a_version_without_its_lock_says_so(restored, project, capfd):
 
     assert 2 == run_command(["restore", "1"])
     told = capfd.readouterr().err
-    assert "must have been registered with params.yaml and dvc.lock, got no dvc.lock; " in told
+    assert "must have been registered with params.yaml and dvc.lock, got no dvc.lock: it " in told
     assert "'astra lineage 1' says what it has" in told

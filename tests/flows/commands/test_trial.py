@@ -120,7 +120,7 @@ def test_what_is_missing_is_one_line_with_the_command_that_makes_it(
 def test_a_preset_under_which_the_earlier_stages_have_not_run_is_refused(
     dvc_project, capfd, restored
 ):
-    for name in ("params.yaml", "dvc.yaml", "astra_core", "plugins", "tasks"):
+    for name in ("params.yaml", "dvc.yaml", "astra_core", "astra_parts", "plugins", "tasks"):
         (dvc_project / name).symlink_to(ROOT / name)
     (dvc_project / "params").mkdir()
     (dvc_project / "params/other.yaml").write_text("data_seed: 7", "utf-8")

@@ -40,6 +40,9 @@ def test_a_record_of_an_earlier_version_is_rewritten(before, after, told):
     assert [] == list(migrate(before))
 
 
-@each_row("record", [{}, {"system": None}, {"promotion": [1]}, {"training": {"algorithm": "dpo"}}])
+@each_row(
+    "record",
+    [{}, {"system": None}, {"promotion": [1]}, {"training": {"algorithm": {"name": ["dpo"]}}}],
+)
 def test_a_record_of_this_version_or_of_none_stays(record):
     refuse_earlier(record)

@@ -46,23 +46,39 @@ def runs(dvc_project):
 
 def test_results_come_back_and_what_was_there_is_kept(runs):
     first, second = runs
-    put_back(first)
+    kept = put_back(first)
 
     assert ("value: 1\n", first) == (_made(), _files())
-    assert second == {file: (BEFORE / file).read_text(encoding="utf-8") for file in FILES}
-    # Again, as after a kill: what was there before the first time is still kept.
+    assert second == {file: (kept / file).read_text(encoding="utf-8") for file in FILES}
+    # Again, as after a kill: nothing else is to be kept.
     Path("out/one").unlink()
-    put_back(first)
+    assert put_back(first) is None
     assert "value: 1\n" == _made()
-    assert "value: 2\n" == (BEFORE / "params.yaml").read_text(encoding="utf-8")
+    put_back(second)
+    assert 2 == len(list(BEFORE.iterdir()))
 
 
 def test_without_the_result_everything_stays(runs):
     first, second = runs
+    Path("dvc.lock").unlink()
+    del second[FILES[1]]
     listed = next(line for line in first[FILES[1]].splitlines() if ".dir" in line)
     digest = listed.split()[-1]
     Path(".dvc/cache/files/md5", digest[:2], digest[2:]).unlink()
     with pytest.raises(DataError, match=r"must have every result, got: .*'dvc push' sends"):
+        put_back(first)
+
+    assert ("value: 2\n", second) == (_made(), {FILES[0]: FILES[0].read_text(encoding="utf-8")})
+    assert not FILES[1].exists()
+
+
+def test_a_remote_that_cannot_be_asked_is_one_line(runs):
+    first, second = runs
+    remote = (
+        "[core]\n    no_scm = true\n    remote = far\n['remote \"far\"']\n    url = s3://far/away\n"
+    )
+    Path(".dvc/config").write_text(remote, encoding="utf-8")
+    with pytest.raises(DataError, match=r"able to read the project, got: s3 .* requires 'dvc-s3'"):
         put_back(first)
 
     assert ("value: 2\n", second) == (_made(), _files())
