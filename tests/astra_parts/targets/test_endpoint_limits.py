@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import asking
 import pytest
 from asking import PROBES, ask, endpoint, texts
 from each_row import each_row
@@ -201,7 +202,7 @@ except BudgetError:
 
 @pytest.mark.real
 def test_processes_at_once_spend_one_budget_to_the_last_call(folder):
-    here = str(Path(__file__).parents[1])
+    here = str(Path(asking.__file__).parent)
     with hostile_server() as server:
         whose = [[server.url, str(folder), name, here] for name in ("one", "two", "three")]
         spenders = [subprocess.Popen([sys.executable, "-c", SPENDING, *own]) for own in whose]

@@ -47,7 +47,7 @@ def test_a_resumed_run_needs_that_state(kind, tmp_path, monkeypatch):
     whole.train()
     cut = trainer_of(configured(**CHANGES), tmp_path / "cut", **own)
     for report in cut.steps():
-        if report.training_step == 2:
+        if report.training_step == 3:
             break
     monkeypatch.setattr(KINDS[kind], "load_state", lambda *_: None)
     resumed = trainer_of(configured(**CHANGES), tmp_path / "cut", **own)
