@@ -26,6 +26,24 @@ os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
 # The sets of every process that a test starts are in an order of their own, as a user's are.
 os.environ["PYTHONHASHSEED"] = "random"
 
+
+def _frames_uncollected(frames=sys._current_frames):
+    """All threads' frames, which slipcover asks for, without a look for garbage meanwhile.
+
+    Python 3.11 holds a lock there, and a finaliser that lets another thread run would end in a
+    deadlock now and then.
+    """
+    is_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return frames()
+    finally:
+        if is_collecting:
+            gc.enable()
+
+
+sys._current_frames = _frames_uncollected
+
 HERE = Path(__file__).parent
 TIER_OF_FILE = re.compile(r"^pytestmark = \[?pytest\.mark\.(real|wide|gpu)\b", re.MULTILINE)
 TIERS_LEFT_OUT = re.compile(r"not (real|wide|gpu)\b")
