@@ -27,7 +27,7 @@ WEIGHTS = ("model.safetensors", "agents/presser/model.safetensors", "agents.json
 
 def written(folder):
     """The folder after these stages."""
-    write_world(folder)
+    write_world(folder, layers=2)
     record = PARAMS.model_dump(mode="json")
     record["system"] |= {
         "roles": ROLES,

@@ -41,7 +41,7 @@ PARAMS = Params(
 )
 
 
-def write_world(folder: Path) -> None:
+def write_world(folder: Path, *, layers=1) -> None:
     """Valid prompts and base models below ``folder``."""
     for split, count in (("train", 12), ("dev", 6), ("test", 6)):
         prompts = tiny_prompts(count)
@@ -50,7 +50,7 @@ def write_world(folder: Path) -> None:
         rows = [{"prompt_id": prompt.prompt_id, "text": prompt.text} for prompt in prompts]
         pq.write_table(pa.Table.from_pylist(rows), path)
     base = folder / "models" / "base"
-    tiny_language_model(seed=3, layers=2).save(base / "tiny")
+    tiny_language_model(seed=3, layers=layers).save(base / "tiny")
     digest = weights_digest(base / "tiny")
     entry = {"path": "tiny", "is_outside": False, "source": "folder", "digest": digest}
     write_json(dict.fromkeys(("attacker", "target", "reference"), entry), base / "manifest.json")

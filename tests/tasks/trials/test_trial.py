@@ -15,7 +15,7 @@ from tasks.trials.trial import SECTIONS, check_inputs, run_trial
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     folder = tmp_path_factory.mktemp("world")
-    write_world(folder)
+    write_world(folder, layers=2)
     return folder
 
 
