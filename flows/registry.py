@@ -74,8 +74,6 @@ def files_are_there(model_name: str, version: str) -> bool:
     Raises:
         TrackingError: The store is unavailable or damaged.
     """
-    if not has_store():
-        return False
     with store_errors():
         rows = registry_rows()
         if rows is not None:

@@ -10,6 +10,8 @@ from tasks.machine.console import quiet_libraries
 from tasks.params.schema import read_params
 from tasks.pipeline.names import STAGE_NAMES
 from tasks.pipeline.reproduction import changes
+from tasks.records.receipt import RECEIPT
+from tasks.tracking.database.store_check import has_store
 from tasks.tracking.errors import TrackingError
 
 MAX_REASONS = 3
@@ -48,7 +50,9 @@ def changed_stages() -> dict[str, list[str]]:
         ConfigurationError: The folder is no DVC project, or another process works here.
     """
     found = changes()
-    if "registration" not in found:
+    # A look makes no store. One that is gone, though a receipt names a version in it, is told by
+    # whoever asks for aliases: with the advice to restore it.
+    if "registration" not in found and (has_store() or not RECEIPT.is_file()):
         # Away is not lost: the run itself tries again, and says so.
         with suppress(TrackingError, DiskFullError):
             if reason := why_unregistered():

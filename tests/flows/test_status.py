@@ -1,10 +1,12 @@
 import shutil
 from pathlib import Path
 
-from registry_project import enter_project
+from registry_project import enter_project, receipt
 
 from flows.status import changed_stages, stage_line, status_lines, status_record
 from tasks.pipeline.names import STAGE_NAMES
+from tasks.records.receipt import RECEIPT
+from tasks.records.reports import write_record
 from tasks.tracking.store import connect
 
 ROOT = Path(__file__).parents[2]
@@ -53,10 +55,16 @@ def test_a_champion_whose_files_are_gone_is_reported(toy, tmp_path, monkeypatch)
 def test_a_version_that_the_registry_lacks_is_not_up_to_date(toy, tmp_path, monkeypatch):
     toy("")
     enter_project(tmp_path, monkeypatch)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
     monkeypatch.setattr("flows.status.changes", dict)
 
     # As after a pull into a second clone: results are there, the receipt and the registry are not.
     assert {"registration": ["the registry has lost this version"]} == changed_stages()
+    (tmp_path / "mlflow.db").unlink()
+    write_record(receipt(), tmp_path / RECEIPT)
+    assert {} == changed_stages()
+    assert not (tmp_path / "mlflow.db").exists()
+    assert "restore it" in status_lines()[-1]
 
 
 def test_a_store_that_cannot_be_read_is_away_and_not_without_a_champion(toy, tmp_path, monkeypatch):
