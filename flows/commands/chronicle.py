@@ -11,6 +11,8 @@ import typer
 from astra_core.errors import DataError
 
 if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
     from tasks.tracking.lineage.chronicle import DataUsed, Lineage, VersionSummary
 
 _AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -58,17 +60,9 @@ def lineage(
     as_json: _AS_JSON = False,
 ) -> None:
     """Show what a version was made from, with digests, and how to get each part back."""
-    from flows.registry import existing_registry
     from tasks.machine.console import say
-    from tasks.tracking.lineage.chronicle import lineage_of
-    from tasks.tracking.store import store_errors
 
-    client = existing_registry()
-    if client is None:
-        msg = f"version '{version}' must be registered, got an empty registry; see 'astra run'"
-        raise DataError(msg)
-    with store_errors():
-        found = lineage_of(client, model_name(), version)
+    _, found = registered(version)
     if as_json:
         say(json.dumps(found.record(), indent=2))
         return
@@ -98,6 +92,25 @@ def history_line(version: "VersionSummary") -> str:
         f"{name:<24} {version.created[:16].replace('T', ' ')}  {version.algorithm} seed "
         f"{version.seed}  {rate}{lift}  {version.decision or 'not decided'}{parent}"
     )
+
+
+def registered(version: str) -> tuple["MlflowClient", "Lineage"]:
+    """The registry's client, and what a version was made from.
+
+    Raises:
+        DataError: Nothing is registered.
+        TrackingError: There is no such version, or the registry cannot be read.
+    """
+    from flows.registry import existing_registry
+    from tasks.tracking.lineage.chronicle import lineage_of
+    from tasks.tracking.store import store_errors
+
+    client = existing_registry()
+    if client is None:
+        msg = f"version '{version}' must be registered, got an empty registry; see 'astra run'"
+        raise DataError(msg)
+    with store_errors():
+        return client, lineage_of(client, model_name(), version)
 
 
 def lineage_lines(found: "Lineage", model_name: str) -> list[str]:

@@ -25,15 +25,10 @@ def check(assignments: Assignments = None, preset: Preset = None) -> None:
 
 def migrate() -> None:
     """Rewrite a params.yaml of an earlier version for this one."""
-    from flows.commands.running import BEFORE
+    from flows.commands.running import BEFORE, say_changes
     from flows.settings import migrate_params
-    from tasks.machine.console import say
 
-    lines = migrate_params(before=BEFORE)
-    for line in lines:
-        say(line)
-    if lines:
-        say(f"undo           cp {BEFORE} params.yaml")
+    say_changes(migrate_params(before=BEFORE))
     _run_tasks("--check")
 
 

@@ -42,7 +42,7 @@ def quickstart(
     ] = None,
 ) -> None:
     """Write params.yaml for prompts and a target of yours, and try one batch."""
-    from flows.commands.running import BEFORE
+    from flows.commands.running import BEFORE, say_changes
     from flows.settings import assignments_of, change_params
     from tasks.machine.console import quiet_libraries, say
 
@@ -50,11 +50,7 @@ def quickstart(
     preset, aim = _aim_at(target, model)
     own, given = assignments_of({**aim, **_columns(prompts, column)}), assignments or []
     values = [*own, *_sizes(prompts, [*own, *given], preset), *given]
-    lines = change_params(values, preset=preset, before=BEFORE)
-    for line in lines:
-        say(f"params.yaml    {line}")
-    if lines:
-        say(f"undo           cp {BEFORE} params.yaml")
+    say_changes(change_params(values, preset=preset, before=BEFORE))
     for words in (("run", "--to", "models"), ("trial",)):
         say(f"astra {' '.join(words)}")
         done = subprocess.run([sys.executable, "-m", "flows.cli", *words], check=False)  # noqa: S603 - ours

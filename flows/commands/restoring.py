@@ -26,20 +26,14 @@ def restore(
     version: Annotated[str, typer.Argument(help="A number, or an alias such as champion.")],
 ) -> None:
     """Put params.yaml, data and models of a version back, and prove them by their digests."""
-    from flows.commands.chronicle import model_name
-    from flows.registry import existing_registry
+    from flows.commands.chronicle import model_name, registered
     from tasks.machine.console import quiet_libraries, say
     from tasks.pipeline.restoration import put_back
-    from tasks.tracking.lineage.chronicle import lineage_of
     from tasks.tracking.store import store_errors
 
     quiet_libraries()
-    client = existing_registry()
-    if client is None:
-        msg = f"version '{version}' must be registered, got an empty registry; see 'astra run'"
-        raise DataError(msg)
+    client, found = registered(version)
     with store_errors():
-        found = lineage_of(client, model_name(), version)
         kept = _kept(client, found, model_name())
     before = put_back(kept)
     for line in _proofs(found):

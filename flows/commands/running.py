@@ -80,12 +80,18 @@ def run(
     if dry_run:
         _show_plan(request, wanted, preset=preset, as_json=as_json)
         return
-    lines = change_params(wanted, preset=preset, before=BEFORE)
+    say_changes(change_params(wanted, preset=preset, before=BEFORE))
+    finish(request, started=started)
+
+
+def say_changes(lines: list[str]) -> None:
+    """Prints what changed in params.yaml, and how to undo it; nothing if nothing did."""
+    from tasks.machine.console import say
+
     for line in lines:
         say(f"params.yaml    {line}")
     if lines:
         say(f"undo           cp {BEFORE} params.yaml")
-    finish(request, started=started)
 
 
 def _begin_from(

@@ -106,15 +106,8 @@ def examined(
     if asked is not None:
         asked.check(version_of(loaded.scorer))
     evaluator = build_evaluator(evaluation, params.reward, prompts=prompts, seed=seed)
-    examination = evaluation.model_dump(
-        mode="json", include={"num_rollouts", "num_responses", "depth", "threshold"}
-    )
-    # Judges read metadata: another secret under the same text is another examination.
-    told = [
-        [own.prompt_id, dict(own.metadata)] if own.metadata else own.prompt_id for own in prompts
-    ]
     judging = asked.key() if asked is not None else []
-    key = record_digest([loaded.digest(), examination, told, seed, *judging])
+    key = record_digest([loaded.digest(), *_asked_of_all(evaluation, prompts), seed, *judging])
     with loaded.target.accounted(f"evaluation {record_digest([key, who])[:16]}"):
         found = evaluator.evaluate(loaded)
         used = target_figures(loaded.target, found)
@@ -137,6 +130,20 @@ def examined(
             found = with_bandit(found, loaded, evaluator, first=first, vocabulary=words, seed=seed)
     found = replace(found, figures={**found.figures, **figures}, strategies=strategies.labels)
     return (asked.applied(found) if asked is not None else found), key
+
+
+def _asked_of_all(
+    evaluation: EvaluationConfiguration, prompts: Sequence[Prompt]
+) -> tuple[dict[str, Any], list[Any]]:
+    """What equal examinations ask, and of which prompts."""
+    examination = evaluation.model_dump(
+        mode="json", include={"num_rollouts", "num_responses", "depth", "threshold"}
+    )
+    # Judges read metadata: another secret under the same text is another examination.
+    told = [
+        [own.prompt_id, dict(own.metadata)] if own.metadata else own.prompt_id for own in prompts
+    ]
+    return examination, told
 
 
 def invented_words(params: EvaluationParams, places: Places) -> InventedWords:

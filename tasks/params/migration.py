@@ -1,5 +1,6 @@
 """Keys and names of earlier versions of params.yaml, and what took their place."""
 
+import copy
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
@@ -33,7 +34,10 @@ def refuse_earlier(record: Mapping[str, Any]) -> None:
     Raises:
         ConfigurationError: It has keys of an earlier one, each on a line with what took its place.
     """
-    lines = [f"{line}; 'astra migrate' rewrites the file" for line in migrate(_copied(record))]
+    lines = [
+        f"{line}; 'astra migrate' rewrites the file"
+        for line in migrate(copy.deepcopy(dict(record)))
+    ]
     if lines:
         raise ConfigurationError("\n".join(lines))
 
@@ -77,11 +81,4 @@ def _section(record: MutableMapping[str, Any], key: str) -> MutableMapping[str, 
         if not isinstance(record.get(part), MutableMapping):
             record[part] = {}
         record = record[part]
-    return record
-
-
-def _copied(record: Any) -> Any:
-    """A copy of nested mappings; values are shared."""
-    if isinstance(record, Mapping):
-        return {key: _copied(value) for key, value in record.items()}
     return record
