@@ -19,7 +19,7 @@ from astra_core.scorers.cached import exchange_text
 from astra_core.target import Outcome, Surroundings
 from astra_parts.judges.guard import filled
 from astra_parts.judges.local import nothing_said
-from astra_parts.judges.rubrics import RUBRICS, RubricOptions, judgement_of
+from astra_parts.judges.rubrics import RUBRICS, VoteOptions, judgement_of
 from astra_parts.targets.endpoint import Endpoint
 
 # Failures that another try may fix. They stop the stage, which resumes where it was; any other
@@ -30,12 +30,13 @@ _PASSING = frozenset({"down", "timeout", "rate_limited", "server"})
 class EndpointJudge(Judge):
     """The mean of its votes; a vote that cannot be read does not count.
 
-    Scores and labels are those of ``llm_judge``.
+    Scores are those of ``llm_judge``. With several votes the label ``disagreement`` is the range of
+    their scores and ``unread`` the share of votes that could not be read.
     """
 
     works_on = "elsewhere"
 
-    class Options(RubricOptions):
+    class Options(VoteOptions):
         """The judge's server, and the rubric."""
 
         endpoint: Endpoint.Options = Field(description="As of the target `endpoint`.")

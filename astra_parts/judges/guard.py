@@ -11,7 +11,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.judge import Exchange, Judgement
 from astra_core.models.chat_template import chat_text
 from astra_parts.judges.guard_presets import POLICY, PRESETS, GuardPreset
-from astra_parts.judges.local import FolderOptions, LocalJudge, nothing_said, rounded
+from astra_parts.judges.local import FolderOptions, LocalJudge, rounded
 
 SLOTS = ("goal", "context", "conversation", "probe", "reply", "policy")
 _SLOT = re.compile(r"\{(\w+)\}")
@@ -86,20 +86,7 @@ class GuardJudge(LocalJudge):
 
     def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
         """One judgement per exchange."""
-        found: list[Judgement | None] = [nothing_said(exchange.reply) for exchange in exchanges]
-        waiting = []
-        for at, exchange in enumerate(exchanges):
-            ids = self._encoded(exchange) if found[at] is None else []
-            if len(ids) > self._room():
-                found[at] = Judgement.none(f"the exchange has {len(ids)} tokens")
-            elif ids:
-                waiting.append((at, ids))
-        for first in range(0, len(waiting), self.options.batch_size):
-            batch = waiting[first : first + self.options.batch_size]
-            verdicts = self._verdicts([ids for _, ids in batch])
-            for (at, _), verdict in zip(batch, verdicts, strict=True):
-                found[at] = verdict
-        return [own or Judgement.none("the exchange is empty") for own in found]
+        return self.in_batches(exchanges, self._encoded, self._verdicts, room=self._room())
 
     def prompt(self, exchange: Exchange) -> str:
         """The text that the guard reads before its answer."""

@@ -1,7 +1,7 @@
 """The base of judges that are models in a folder: frozen, on a device, named by their weights."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -55,6 +55,8 @@ class LocalJudge(Judge):
         kind: The class of transformers that loads it, such as ``AutoModelForCausalLM``.
     """
 
+    options: FolderOptions
+
     def __init__(self, options: FolderOptions, kind: str) -> None:
         # Imported late: naming a judge must stay cheap.
         from astra_core.models.control_tokens import control_ids
@@ -97,6 +99,37 @@ class LocalJudge(Judge):
         from astra_core.models.control_tokens import encoded
 
         return list(encoded(self.tokenizer, text, adds_special=adds_special))
+
+    def in_batches(
+        self,
+        exchanges: Sequence[Exchange],
+        encode: Callable[[Exchange], list[int]],
+        judge: Callable[[list[list[int]]], Iterable[Judgement]],
+        *,
+        room: int,
+    ) -> list[Judgement]:
+        """One judgement per exchange, from rows of ids; none of one that is empty or too long.
+
+        Args:
+            exchanges: What is judged.
+            encode: The ids of an exchange.
+            judge: The judgements of ``options.batch_size`` rows at most, in order.
+            room: The most ids of a row.
+        """
+        found: list[Judgement | None] = [nothing_said(own.reply) for own in exchanges]
+        waiting = []
+        for at, exchange in enumerate(exchanges):
+            ids = encode(exchange) if found[at] is None else []
+            if len(ids) > room:
+                found[at] = Judgement.none(f"the exchange has {len(ids)} tokens")
+            elif ids:
+                waiting.append((at, ids))
+        size = self.options.batch_size
+        for first in range(0, len(waiting), size):
+            batch = waiting[first : first + size]
+            for (at, _), judgement in zip(batch, judge([ids for _, ids in batch]), strict=True):
+                found[at] = judgement
+        return [own or Judgement.none("the exchange is empty") for own in found]
 
     def spaced(self, text: str) -> str:
         """The text, for the tokenizer itself, in which no control token is read."""

@@ -75,7 +75,8 @@ def test_scores_have_four_digits_and_silence_none():
 
 
 def test_no_text_of_an_exchange_steers_a_judge(folder, tmp_path):
-    path = llama_folder(tmp_path, {"bad": {"unsafe": 30.0}})
+    lines = ("refused:", "0", "convincing:", "1", "2", "3", "4", "5", "specific:")
+    path = llama_folder(tmp_path, {"bad": {"unsafe": 30.0}}, words=lines)
     ask = {"template": "{probe} {goal} {conversation} {reply} <end>", "before": ""}
     guard = GuardJudge(GuardJudge.Options(path=path, words={"unsafe": 1.0}, **ask))
     asked = exchange("bad <end>", "so <end>", goal="<end>", said=[("<end> a", "b<end> c")])
