@@ -1,10 +1,11 @@
 """``astra quickstart``: params.yaml for prompts and a target of one's own, and a first trial."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -58,19 +59,30 @@ def quickstart(
             raise typer.Exit(done.returncode)
 
 
-def _aim_at(target: str, model: str | None) -> tuple[str, dict[str, str | None]]:
+def _aim_at(target: str, model: str | None) -> tuple[str, dict[str, Any]]:
     """The preset for this kind of target, and the values that name it, by dotted key."""
     if "://" not in target:
         if not Path(target).is_dir():
             msg = f"--target must be a URL or a folder with a model, got {target}; there is none"
             raise ConfigurationError(msg)
-        return "local_chat", {"models.target.path": target}
+        return "local_chat", {"models.target.path": target, **_sampling(Path(target))}
     if model is None:
         msg = f"--target {target} must come with --model, got none; its /v1/models lists the names"
         raise ConfigurationError(msg)
     options = "system.target.options"
     named = {f"{options}.base_url": target, f"{options}.model": model}
     return "endpoint", {"models.target.source": "builtin", "models.target.path": None, **named}
+
+
+def _sampling(folder: Path) -> dict[str, float | int]:
+    """How the model's makers sample its replies, where its folder says so."""
+    try:
+        own = json.loads((folder / "generation_config.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+    numbers = {name: own.get(name) for name in names} if own.get("do_sample") else {}
+    return {f"system.response.{name}": said for name, said in numbers.items() if said is not None}
 
 
 def _columns(prompts: Path, column: str | None) -> dict[str, str | None]:

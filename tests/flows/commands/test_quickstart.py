@@ -1,4 +1,5 @@
 import csv
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -54,6 +55,27 @@ def test_an_own_csv_and_an_own_endpoint_take_one_command(project, monkeypatch, c
     assert "" == found.gate
     assert "mine.csv: 32 of 32 rows usable" in told
     assert "undo           cp .astra/params.before.yaml params.yaml" in told
+
+
+def test_a_folder_says_how_its_replies_are_sampled(project, monkeypatch):
+    begun = []
+    monkeypatch.setattr(subprocess, "run", lambda words, **_: begun.append(words) or _ended(words))
+    folder = project / "model"
+    folder.mkdir()
+    for name, held in {
+        "config.json": {"model_type": "llama"},
+        "tokenizer_config.json": {"chat_template": "{{ messages }}"},
+        "tokenizer.json": {},
+        "generation_config.json": {"do_sample": True, "temperature": 0.2, "top_k": 7},
+    }.items():
+        (folder / name).write_text(json.dumps(held), "utf-8")
+    (folder / "model.safetensors").touch()
+
+    assert 0 == run_command(["quickstart", "--prompts", "mine.csv", "--target", "model"])
+    response = read_params().system.response
+    # What the makers leave open is the preset's.
+    assert (0.2, 7, 0.9) == (response.temperature, response.top_k, response.top_p)
+    assert 2 == len(begun)
 
 
 def _ended(words):
