@@ -187,8 +187,11 @@ class Trainer:
         """
         return resume(self, self._state)
 
-    def dry_run(self) -> Trial:
+    def dry_run(self, graphs: Sequence[Graph] | None = None) -> Trial:
         """One batch rolled out, read and differentiated, without changing any state.
+
+        Args:
+            graphs: Rollouts to learn from; None takes those that the training begins with.
 
         Raises:
             TrainingError: The loss or a gradient is not finite, or there is nothing to learn.
@@ -196,7 +199,7 @@ class Trainer:
         return tried(
             self.harness,
             self.updates,
-            graphs=self._first_graphs,
+            graphs=self._first_graphs if graphs is None else graphs,
             batch_size=self.config.batch_size,
         )
 

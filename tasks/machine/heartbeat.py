@@ -39,13 +39,16 @@ class Heartbeat:
         """Estimated seconds until it is done, at the pace of this run; None before its rounds.
 
         An earlier run says little: other settings or a busy machine change the pace many times.
+        None, too, where a round takes far longer than those before it, or the last one longer.
         """
-        own = self._done - (self._first or 0)
+        own, rest = self._done - (self._first or 0), self._total - self._done
         if not own:
             return None
         pace = (self._latest - self._started) / own
         waited = time.monotonic() - self._latest
-        return max(pace * (self._total - self._done) - waited, 0.0)
+        if waited <= pace:
+            return pace * rest - waited
+        return waited * (rest - 1) if rest > 1 and waited <= 2 * pace else None
 
     def words(self) -> str:
         """``success 62%, about 150 s left``, the text beside a bar."""

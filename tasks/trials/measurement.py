@@ -11,22 +11,16 @@ if TYPE_CHECKING:
     from astra_core.rollout import Graph
     from astra_core.system import System
     from astra_core.training.trainer import Trainer
-    from astra_core.training.trial import Trial
 
 
-def rolled_amount(trainer: "Trainer", trial: "Trial") -> Amount:
-    """The cost of one training prompt."""
+def rolled_amount(trainer: "Trainer", num_prompts: int) -> tuple[Amount, list["Graph"]]:
+    """The cost of one run of a training prompt, and the rollouts of so many prompts."""
     from astra_core.sampler import rolled_out
 
-    experience, sampler = trial.experience, trainer.sampler
-    if experience.graphs:
-        seconds = experience.rollout_s + experience.score_s
-        return amount_of(sampler.system, experience.graphs, seconds=seconds)
-    # For a trainer that does not roll out, the rollouts stage does.
-    prompts = sampler.episodes(0, trainer.config.num_episodes_per_experience)
+    sampler = trainer.sampler
     start = time.perf_counter()
-    graphs = rolled_out(sampler, prompts, iteration=0)
-    return amount_of(sampler.system, graphs, seconds=time.perf_counter() - start)
+    graphs = rolled_out(sampler, sampler.runs(0, num_prompts), iteration=0)
+    return amount_of(sampler.system, graphs, seconds=time.perf_counter() - start), graphs
 
 
 def examined_amount(trainer: "Trainer", evaluator: "Evaluator", *, num_prompts: int) -> Amount:

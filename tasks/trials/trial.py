@@ -27,6 +27,7 @@ from tasks.records.prompts import read_prompts
 from tasks.stages.training import TrainingFiles, TrainingParams
 from tasks.trials.forecast import Amount, Measured, forecast
 from tasks.trials.measurement import examined_amount, rolled_amount
+from tasks.trials.workload import replies_of_a_tree
 
 if TYPE_CHECKING:
     from astra_core.evaluator import Evaluator
@@ -38,6 +39,8 @@ SECTIONS = tuple(field.name for field in fields(TrainingParams) if field.name !=
 """The sections of params.yaml that a trial reads, beside the outputs of earlier stages."""
 NUM_EXAMINED = 16
 """Number of dev prompts in the evaluation that is measured."""
+MOST_REPLIES = 256
+"""Number of replies in the rollouts that are measured, if two prompts do not have more already."""
 NUM_SAMPLES = 5
 _TABLE = "| score | prompt | probe | response |"
 
@@ -196,19 +199,24 @@ def _findings(
     evaluator = build_evaluator(
         params.evaluation, params.reward, prompts=some, seed=own.training_seed
     )
-    with progress("trial", 3) as advance:
+    episodes = own.training.num_episodes_per_experience
+    count = min(max(round(MOST_REPLIES / replies_of_a_tree(params)), 2), episodes)
+    with progress("trial", 4) as advance:
         advance(0, note="loading the models")
         trainer = trainer_elsewhere(own, files, scratch, train=train, evaluator=evaluator)
-        advance(1, note="rolling out and learning from one batch")
-        trial = trainer.dry_run()
+        advance(1, note=f"rolling out {count} prompts")
+        rolled, first = rolled_amount(trainer, count)
+        advance(1, note="learning from one batch")
+        trial = trainer.dry_run(first)
         advance(1, note="evaluating")
         examined = examined_amount(trainer, evaluator, num_prompts=len(some))
         advance(1)
     graphs = list(trial.experience.graphs)
     measured = Measured(
-        rolled=rolled_amount(trainer, trial),
+        rolled=rolled,
         examined=examined,
-        num_steps=trial.num_steps,
+        # A trainer that does not learn from rollouts has its own number.
+        num_steps=round(trial.num_steps * (episodes / count if graphs else 1)),
         gradient_s=trial.gradient_s,
         rolls_out=bool(graphs),
         num_train=len(train),

@@ -39,7 +39,7 @@ def replies_by_stage(
     evaluation, sizes = params.evaluation, _sizes(validation)
     asked = evaluation.num_rollouts * evaluation.depth * evaluation.num_responses
     measured = Measured(
-        rolled=Amount(calls=_replies_of_a_tree(params, rollouts)),
+        rolled=Amount(calls=replies_of_a_tree(params, rollouts)),
         examined=Amount(calls=asked),
         num_steps=1,
         gradient_s=0.0,
@@ -52,7 +52,8 @@ def replies_by_stage(
     return {stage: sum(parts[name].calls for name in names) for stage, names in _PARTS.items()}
 
 
-def _replies_of_a_tree(params: Params, rollouts: Path) -> float:
+def replies_of_a_tree(params: Params, rollouts: Path = ROLLOUTS) -> float:
+    """Replies that one run of a prompt asks for; see ``replies_by_stage``."""
     options = read_options("sampler", params.rollouts.sampler)
     width, depth = getattr(options, "tree_width", 0), getattr(options, "tree_depth", 0)
     turns = float(sum(width**level for level in range(1, depth + 1)))

@@ -69,6 +69,14 @@ def test_the_time_left_is_that_of_rounds_of_this_run_alone(clock):
     beat.advance(3)
     clock[0] += 2.0
     assert (20.0 / 5) * 5 - 2.0 == beat.seconds_left()
+    # A round that takes longer than those before it takes the estimate with it.
+    clock[0] += 4.0
+    assert 6.0 * 4 == beat.seconds_left()
+    clock[0] += 3.0
+    assert beat.seconds_left() is None
+    beat.advance(4)
+    clock[0] += 5.0
+    assert beat.seconds_left() is None
 
 
 @pytest.mark.usefixtures("often")
