@@ -7,6 +7,8 @@ per row from that row's own key, so a row's token does not depend on the batch i
 or copying the vocabulary.
 """
 
+from collections.abc import Mapping
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -53,7 +55,7 @@ def _nucleus(logits: Float[Tensor, "B V"], top_p: float) -> Float[Tensor, "B V"]
     """Logits with the tail outside of the smallest set of probability ``top_p`` removed."""
     # Stable: of equal logits at the edge the same one is dropped, however many others there are.
     ascending, order = logits.sort(dim=1, stable=True)
-    removed = ascending.softmax(dim=1).cumsum(dim=1) <= 1.0 - top_p
+    removed = ascending.double().softmax(dim=1).cumsum(dim=1) <= 1.0 - top_p
     removed[:, -1] = False
     return logits.masked_fill(removed.scatter(1, order, removed), -torch.inf)
 
@@ -84,7 +86,8 @@ def sample(
     likely = _likely(logits, generation, seen=seen, forbidden=forbidden)
     if likely is not None:
         ids, values = likely
-        rest = generation.model_copy(update=_APPLIED)
+        applied = _FOR_TOP_K if generation.top_k else _FOR_TOP_P
+        rest = generation.model_copy(update=applied)
         token = ids.gather(1, draw(processed_logits(values, rest), uniform)[:, None])[:, 0]
     else:
         chosen = processed_logits(logits, generation, seen=seen, forbidden=forbidden)
@@ -94,10 +97,14 @@ def sample(
 
 # Of the 53 binary digits of a uniform number, the last half are a number of their own.
 SHIFT = 2.0**26
-# The settings that remain once only the likely tokens are left.
-_APPLIED = {"repetition_penalty": 1.0, "temperature": 1.0, "top_k": 0}
+# What has been applied once only the likely tokens are left.
+_FOR_TOP_K: Mapping[str, float] = {"repetition_penalty": 1.0, "temperature": 1.0, "top_k": 0}
+_FOR_TOP_P = {**_FOR_TOP_K, "top_p": 1.0}
 # More candidates than top-k needs, to detect ties at the edge.
 _SPARE = 8
+# Candidates for a nucleus: to find them takes an eighth of the time of sorting 49,152 logits,
+# and at the temperatures of chat models few nuclei are larger.
+_LIKELIEST = 1024
 _BLOCK = 64
 
 
@@ -108,17 +115,29 @@ def _likely(
     seen: Bool[Tensor, "B V"] | None,
     forbidden: Int[Tensor, " E"] | None,
 ) -> tuple[Int[Tensor, "B C"], Float[Tensor, "B C"]] | None:
-    """The tokens that top-k leaves, in the order of the vocabulary, and their processed logits.
+    """The tokens that top-k or top-p leaves, in the vocabulary's order, and their processed logits.
 
-    None if top-k leaves most of them, or if more are tied at its edge than were examined.
+    None if neither truncates, if most tokens are left, or more than were examined, or more are tied
+    at the edge.
     """
-    count = generation.top_k + _SPARE
-    if not generation.top_k or 2 * count > logits.shape[1]:
+    if not generation.top_k and generation.top_p == 1.0:
+        return None
+    count = generation.top_k + _SPARE if generation.top_k else _LIKELIEST
+    if 2 * count > logits.shape[1]:
         return None
     first = generation.model_copy(update={"top_k": 0, "top_p": 1.0, "min_p": 0.0})
-    values, ids = processed_logits(logits, first, seen=seen, forbidden=forbidden).topk(count, dim=1)
-    floor = values[:, generation.top_k - 1 : generation.top_k]
-    if bool((values[:, -1:] == floor).any()):
+    whole = processed_logits(logits, first, seen=seen, forbidden=forbidden)
+    values, ids = whole.topk(count, dim=1)
+    num_kept = torch.full_like(ids[:, :1], generation.top_k)
+    if not generation.top_k:
+        # Kept is what comes before the nucleus is full; so the likeliest is, whatever top_p is.
+        shares = (values - whole.double().logsumexp(dim=1, keepdim=True)).exp()
+        before = shares.cumsum(dim=1) - shares
+        num_kept = (before < generation.top_p).sum(dim=1, keepdim=True)
+    if bool((num_kept == count).any()):
+        return None
+    floor = values.gather(1, num_kept - 1)
+    if bool(((values if generation.top_k else values.gather(1, num_kept))[:, -1:] == floor).any()):
         return None
     values = values.masked_fill(values < floor, -torch.inf)
     ids, order = ids.sort(dim=1)

@@ -42,7 +42,6 @@ NUM_EXAMINED = 16
 MOST_REPLIES = 256
 """Number of replies in the rollouts that are measured, if two prompts do not have more already."""
 NUM_SAMPLES = 5
-_TABLE = "| score | prompt | probe | response |"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +223,8 @@ def _findings(
         num_test=len(read_prompts(files.valid / "test.parquet")),
     )
     page = examples_page(graphs, count=NUM_SAMPLES, is_revealed=is_revealed).splitlines()
-    samples = tuple(page[page.index(_TABLE) :])
+    # Without the page's head; where prompts have categories, a column more.
+    samples = tuple(line for line in page if line.startswith("|"))
     return Findings(trial, forecast(params, measured), samples, price)
 
 

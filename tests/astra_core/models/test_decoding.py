@@ -147,6 +147,7 @@ SETTINGS = [
 ]
 # Numbers of logits: fewer than twice the candidates, a multiple of a block, and neither.
 SIZES = (40, 128, 259)
+MORE = 2100  # enough that a nucleus is looked for among the likeliest
 
 
 def sampled_and_defined(logits, uniform, generation, seed=0):
@@ -166,7 +167,8 @@ def sampled_and_defined(logits, uniform, generation, seed=0):
 def test_a_sample_is_the_draw_that_defines_it_also_among_ties(options, rounding):
     # Logits of eight bits are tied by the dozen, also at the edge of top-k.
     generation = GenerationConfiguration(**options)
-    for seed, size in enumerate(SIZES):
+    sizes = (*SIZES, MORE) if "top_p" in options and "top_k" not in options else SIZES
+    for seed, size in enumerate(sizes):
         draw_of = torch.Generator().manual_seed(seed)
         logits = (3.0 * torch.randn(200, size, generator=draw_of)).to(rounding)
         uniform = torch.rand(200, dtype=torch.float64, generator=draw_of)
@@ -185,6 +187,18 @@ def test_ties_beyond_the_candidates_that_were_looked_at_are_kept():
     token, _ = sample(logits, GenerationConfiguration(top_k=5), uniform)
 
     assert set(range(40)) == set(token.tolist())
+
+
+@each_row("spread", [0.1, 1.0, 6.0])
+def test_a_nucleus_is_the_same_whether_sorted_or_looked_for(spread):
+    draw_of = torch.Generator().manual_seed(1)
+    logits = spread * torch.randn(64, 6000, generator=draw_of)
+    uniform = torch.rand(64, dtype=torch.float64, generator=draw_of)
+    for top_p in (0.01, 0.5, 0.9, 0.999):
+        generation = GenerationConfiguration(top_p=top_p, temperature=0.7)
+        token, _, expected = sampled_and_defined(logits, uniform, generation)
+
+        assert expected.tolist() == token.tolist()
 
 
 def test_whole_distributions_are_drawn_from_to_rounding(record_testsuite_property):

@@ -1,6 +1,8 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from small_world import PARAMS, write_world
@@ -8,6 +10,7 @@ from small_world import PARAMS, write_world
 from astra_core.config import Choice
 from astra_core.errors import DataError
 from tasks.pipeline.stage import stage_of
+from tasks.records.prompt_table import METADATA
 from tasks.stages import rollouts, training
 from tasks.trials.trial import SECTIONS, check_inputs, run_trial
 
@@ -16,6 +19,10 @@ from tasks.trials.trial import SECTIONS, check_inputs, run_trial
 def world(tmp_path_factory):
     folder = tmp_path_factory.mktemp("world")
     write_world(folder, layers=2)
+    path = folder / "data/valid/train.parquet"
+    table = pq.read_table(path)
+    kinds = pa.array([json.dumps({"category": "tone"})] * len(table))
+    pq.write_table(table.append_column(METADATA, kinds), path)
     return folder
 
 
@@ -65,6 +72,7 @@ def test_a_trial_has_every_figure(tried):
     found = tried(price=3.0)
     batch, run = found["batch"], found["run"]
 
+    assert found["samples"][0] == "| score | prompt | category | probe | response |"
     assert batch["num_prompts"] == PARAMS.training.num_episodes_per_experience
     assert all(batch[name] > 0 for name in ("num_steps", "num_tokens", "loss", "grad_norm"))
     assert run["seconds"] == pytest.approx(sum(p["seconds"] for p in run["parts"].values()))
