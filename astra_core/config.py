@@ -74,11 +74,15 @@ class GenerationConfiguration(Section):
         description="Tokens of one utterance, its end included.",
     )
     min_new_tokens: int = Field(default=1, ge=0, description="No end before this many tokens.")
-    temperature: Positive = 1.0
+    temperature: Positive = Field(default=1.0, description="Below 1 likelier tokens are preferred.")
     top_k: int = Field(default=0, ge=0, description="0 keeps all tokens.")
-    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
-    min_p: Probability = 0.0
-    repetition_penalty: Positive = 1.0
+    top_p: float = Field(
+        default=1.0, gt=0.0, le=1.0, description="Keeps the likeliest tokens up to this share."
+    )
+    min_p: Probability = Field(
+        default=0.0, description="Keeps tokens above this share of the likeliest one's probability."
+    )
+    repetition_penalty: Positive = Field(default=1.0, description="Above 1 repeats less.")
 
 
 class MachineConfiguration(Section):
@@ -127,7 +131,7 @@ class SystemConfiguration(Section):
     target: Choice = Field(
         default=Choice(name="causal_lm"), description="What is attacked, and how it is reached."
     )
-    scorer: Choice = Choice(name="profanity")
+    scorer: Choice = Field(default=Choice(name="profanity"), description="Judges the replies.")
     probe_scorer: Choice | None = Field(
         default=None,
         description="Of a probe's own words; null is the scorer itself where that reads texts, "
@@ -181,7 +185,7 @@ class SystemConfiguration(Section):
 class RolloutsConfiguration(Section):
     """How a System is rolled out into trees."""
 
-    sampler: Choice = Choice(name="tree")
+    sampler: Choice = Field(default=Choice(name="tree"), description="How trees of turns grow.")
     num_prompts: Count = Field(default=128, description="Prompts of the iteration-0 rollouts.")
     runs_per_prompt: Count = Field(
         default=1, description="Independent trees of each prompt, in every experience."
@@ -205,7 +209,7 @@ class EvaluationConfiguration(Section):
     num_resamples: int = Field(
         default=10_000, ge=1, le=100_000, description="Bootstrap resamples of the prompts."
     )
-    confidence: float = Field(default=0.95, gt=0.0, lt=1.0)
+    confidence: float = Field(default=0.95, gt=0.0, lt=1.0, description="Of the intervals.")
     num_examples: int = Field(default=10, ge=0, description="Masked examples shown in the report.")
     rarefied_to: Count = Field(
         default=50, description="Number of successes, and of probes, in the figures of diversity."

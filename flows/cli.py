@@ -41,6 +41,7 @@ GROUPS = {
         "import",
         "doctor",
         "check",
+        "params",
         "validate",
         "trial",
         "tune-lr",

@@ -19,6 +19,7 @@ from tasks.machine.garbage import collect_rarely
 from tasks.machine.parents import end_with_dvc
 from tasks.machine.privacy import keep_private
 from tasks.params.checks import check_params, tell_warnings
+from tasks.params.reference import SCHEMA_FILE, schema_drift, schema_text
 from tasks.params.schema import Params, read_params
 from tasks.pipeline import failures
 from tasks.pipeline.boundary import complain_of, run_stage
@@ -91,9 +92,11 @@ def _render(*, check: bool) -> int:
     params = read_params()
     if not check:
         write_text(render(params=params), PIPELINE_FILE, is_shared=True)
-        say(f"{PIPELINE_FILE} is written")
+        SCHEMA_FILE.parent.mkdir(exist_ok=True)
+        write_text(schema_text(), SCHEMA_FILE, is_shared=True)
+        say(f"{PIPELINE_FILE} and {SCHEMA_FILE} are written")
         return 0
-    difference = drift(params=params)
+    difference = drift(params=params) or schema_drift()
     if difference is not None:
         raise ConfigurationError(difference)
     say(f"{PIPELINE_FILE} says what the stages say")

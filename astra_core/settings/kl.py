@@ -12,7 +12,7 @@ class KLConfiguration(Section):
     """
 
     max_per_experience_nats: Positive | None = Field(
-        default=10.0,
+        default=4.0,
         description="An update whose own pass finds the attacker this far from where the "
         "experience began is left out, and with it the rest of the experience; null never.",
     )

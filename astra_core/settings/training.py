@@ -38,7 +38,7 @@ class EarlyStopping(Section):
     """
 
     patience: Count | None = Field(
-        default=None,
+        default=3,
         description="Evaluations without improvement before the end; null never stops.",
     )
     min_delta: NonNegative = Field(default=0.0, description="A smaller gain is no improvement.")
@@ -58,7 +58,7 @@ class EarlyStopping(Section):
 class CheckpointConfiguration(Section):
     """When the state of a run is written, how much of it is kept, and where a run starts."""
 
-    save_every: Count = Field(default=10, description="Training steps between checkpoints.")
+    save_every: Count = Field(default=2, description="Training steps between checkpoints.")
     keep: Count = Field(default=2, description="Newest checkpoints kept; best and last always are.")
     resume: str = Field(
         default="auto",
@@ -81,7 +81,7 @@ class LoraConfiguration(Section):
     Only the adapters are trained; the exported model has them merged.
     """
 
-    rank: int = Field(default=8, ge=1, le=4096)
+    rank: int = Field(default=8, ge=1, le=4096, description="Of each adapter.")
     alpha: Positive = Field(default=16.0, description="Adapters count alpha / rank times.")
     target_modules: tuple[str, ...] | None = Field(
         default=None,
@@ -137,8 +137,10 @@ class AlgorithmChoice(Choice):
 class TrainingConfiguration(Section):
     """Settings of the Trainer; the algorithm has its own options."""
 
-    trainer: Choice = Choice(name="trainer")
-    algorithm: AlgorithmChoice = AlgorithmChoice(name="dpo")
+    trainer: Choice = Field(default=Choice(name="trainer"), description="Runs the loop.")
+    algorithm: AlgorithmChoice = Field(
+        default=AlgorithmChoice(name="dpo"), description="What the attacker learns by."
+    )
     training_steps: Count = Field(
         default=1024, description="Experiences collected and learned from."
     )
@@ -157,8 +159,10 @@ class TrainingConfiguration(Section):
         description="What is shuffled: whole trees, read with their common context, or steps.",
     )
     lr: Positive = Field(default=3e-3, description="Peak learning rate.")
-    optimizer: Choice = Choice(name="adamw")
-    schedule: Choice = Choice(name="transformers")
+    optimizer: Choice = Field(default=Choice(name="adamw"), description="Updates the weights.")
+    schedule: Choice = Field(
+        default=Choice(name="transformers"), description="Of the learning rate."
+    )
     warmup_steps: int = Field(default=0, ge=0, description="Training steps of linear warm-up.")
     max_grad_norm: Positive | None = Field(default=1.0, description="null does not clip.")
     precision: Literal["device", "auto", "fp32", "bf16"] = Field(
@@ -192,13 +196,13 @@ class TrainingConfiguration(Section):
         "end, the untrained, the trained, both or none.",
     )
     eval_first: bool = Field(default=True, description="every: the untrained attacker too.")
-    eval_every: Count = Field(default=10, description="every: training steps between evaluations.")
+    eval_every: Count = Field(default=3, description="every: training steps between evaluations.")
     metric: str = Field(
         default="eval/attack_success_rate",
         description="Chooses the best checkpoint; with mode max and min_delta 0 eval/score_mean "
         "does among equals.",
     )
-    mode: Literal["max", "min"] = "max"
+    mode: Literal["max", "min"] = Field(default="max", description="Of the metric that is best.")
     keep: Literal["best", "last"] = Field(
         default="best",
         description="The attacker that a run ends with: the best of those evaluated, or the last. "
@@ -212,7 +216,7 @@ class TrainingConfiguration(Section):
         default=3, ge=0, description="Updates skipped for a NaN or infinity before the run stops."
     )
     require_signal: bool = Field(
-        default=False,
+        default=True,
         description="No training where the first rollouts have neither success nor slope, or "
         "siblings that differ by chance alone.",
     )

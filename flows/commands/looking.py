@@ -1,6 +1,7 @@
 """Commands about the project as it is: its parameters, this machine, its conversations."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from flows.usage import Assignments, Preset
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    for command in (check, migrate, doctor, render, status, validate, examples):
+    for command in (check, params, migrate, doctor, render, status, validate, examples):
         app.command()(command)
 
 
@@ -21,6 +22,28 @@ def check(assignments: Assignments = None, preset: Preset = None) -> None:
 
     with as_if(assignments or [], preset=preset):
         _run_tasks("--check")
+
+
+def params(
+    section: Annotated[
+        str | None, typer.Argument(help="Such as training, or training.kl; without: what is set.")
+    ] = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Of every section.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+) -> None:
+    """List the keys of params.yaml with values, defaults and meanings."""
+    from tasks.machine.console import quiet_libraries, say
+    from tasks.params.reference import keys_of
+    from tasks.params.schema import read_params, read_record
+
+    quiet_libraries()
+    keys = keys_of(read_params(), read_record(), section or "")
+    shown = keys if show_all or section else [key for key in keys if key.is_given]
+    if as_json:
+        say(json.dumps([asdict(key) for key in shown], indent=2))
+        return
+    for key in shown:
+        say(key.line())
 
 
 def migrate() -> None:

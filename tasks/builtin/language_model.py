@@ -37,16 +37,16 @@ class LanguageModelConfiguration(Section):
     )
     num_dialogues: Count = Field(default=5_000, description="Natural dialogues, read after those.")
     vocab_size: int = Field(default=1024, ge=258, description="256 bytes, 2 marks, then merges.")
-    hidden_size: Count = 128
-    num_layers: Count = 3
-    num_heads: Count = 4
-    intermediate_size: Count = 384
+    hidden_size: Count = Field(default=128, description="Of a position; a multiple of 2 num_heads.")
+    num_layers: Count = Field(default=3, description="Blocks of attention and MLP.")
+    num_heads: Count = Field(default=4, description="Of attention.")
+    intermediate_size: Count = Field(default=384, description="Of the MLP.")
     context_tokens: Count = Field(default=256, description="Longer dialogues are cut at the end.")
     batch_size: Count = Field(default=8, description="Dialogues of one optimiser update.")
     lr: Positive = Field(default=3e-3, description="Peak of the cosine schedule.")
     warmup_fraction: Probability = Field(default=0.05, description="Of all updates.")
-    weight_decay: float = Field(default=0.01, ge=0.0)
-    max_grad_norm: Positive = 1.0
+    weight_decay: float = Field(default=0.01, ge=0.0, description="AdamW's.")
+    max_grad_norm: Positive = Field(default=1.0, description="Longer gradients are clipped.")
 
 
 def train_tokenizer(texts: Iterable[str], *, vocab_size: int = 1024) -> "PreTrainedTokenizerFast":

@@ -13,7 +13,9 @@ from tasks.builtin.language_model import LanguageModelConfiguration
 class ModelSource(Section):
     """One model: the built-in one, a folder, a hub id at a revision, or a registered attacker."""
 
-    source: Literal["builtin", "folder", "hub", "version"] = "builtin"
+    source: Literal["builtin", "folder", "hub", "version"] = Field(
+        default="builtin", description="Where the weights come from."
+    )
     path: Path | None = Field(default=None, description="A Hugging Face folder with safetensors.")
     repository: str | None = Field(default=None, description="The hub id, such as 'owner/name'.")
     revision: str | None = Field(default=None, description="Commit hash the hub id is pinned to.")
@@ -51,7 +53,9 @@ class ModelsConfiguration(Section):
 
     attacker: ModelSource = ModelSource()
     target: ModelSource = ModelSource()
-    reference: ModelSource | None = None
+    reference: ModelSource | None = Field(
+        default=None, description="null: a frozen copy of the attacker as it begins."
+    )
     builtin: LanguageModelConfiguration = LanguageModelConfiguration()
 
     @property

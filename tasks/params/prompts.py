@@ -33,7 +33,9 @@ class DrawnColumn(Section):
 class PromptsConfiguration(Section):
     """Where seed prompts come from and how they are split."""
 
-    source: Literal["builtin", "file", "hub"] = "builtin"
+    source: Literal["builtin", "file", "hub"] = Field(
+        default="builtin", description="Where the seed prompts come from."
+    )
     num_builtin: Count = Field(default=5000, description="Openers that the built-in grammar makes.")
     path: Path | None = Field(
         default=None, description="json, jsonl, csv, tsv, txt, yaml or parquet file."
@@ -59,9 +61,11 @@ class PromptsConfiguration(Section):
     )
     dataset: str | None = Field(default=None, description="The data set's id on the hub.")
     revision: str | None = Field(default=None, description="Commit hash the hub id is pinned to.")
-    hub_split: str = "train"
+    hub_split: str = Field(default="train", description="The data set's split that is read.")
     licence: str = Field(default="unknown", description="Licence of a file or hub source.")
-    dev_fraction: float = Field(default=0.1, gt=0.0, lt=0.5)
+    dev_fraction: float = Field(
+        default=0.1, gt=0.0, lt=0.5, description="For the evaluations during training."
+    )
     test_fraction: float | None = Field(
         default=None,
         gt=0.0,

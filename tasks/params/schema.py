@@ -38,7 +38,7 @@ PARAMS_FILE = Path("params.yaml")
 class ValidationConfiguration(Section):
     """What a prompt must be to pass, and how many may fail."""
 
-    min_characters: Count = 3
+    min_characters: Count = Field(default=3, description="Shorter prompts are rejected.")
     max_characters: Count = Field(default=4000, description="Longer prompts are rejected.")
     max_words: Count = Field(default=200, description="Longer prompts are rejected.")
     languages: tuple[Language, ...] = Field(
@@ -64,8 +64,10 @@ class ValidationConfiguration(Section):
 class RegistrationConfiguration(Section):
     """Where runs and model versions are recorded."""
 
-    experiment: str = "red-team-training"
-    model_name: str = Field(default="attacker", pattern=r"^[A-Za-z0-9_-]+$")
+    experiment: str = Field(default="red-team-training", description="MLflow's, for the runs.")
+    model_name: str = Field(
+        default="attacker", pattern=r"^[A-Za-z0-9_-]+$", description="Of the versions."
+    )
 
 
 class TrackingConfiguration(Section):
@@ -167,13 +169,18 @@ class Params(Seeds):
     """The whole of params.yaml."""
 
     machine: MachineConfiguration = MachineConfiguration()
-    executor: Choice = Choice(name="local")
+    executor: Choice = Field(
+        default=Choice(name="local"),
+        description="Who rolls out, evaluates and judges; it changes no result.",
+    )
     prompts: PromptsConfiguration = PromptsConfiguration()
     validation: ValidationConfiguration = ValidationConfiguration()
     models: ModelsConfiguration = ModelsConfiguration()
     system: SystemConfiguration = SystemConfiguration()
     rollouts: RolloutsConfiguration = RolloutsConfiguration()
-    reward: Choice = Choice(name="adversarial")
+    reward: Choice = Field(
+        default=Choice(name="adversarial"), description="What the algorithm maximises."
+    )
     training: TrainingConfiguration = TrainingConfiguration()
     evaluation: EvaluationConfiguration = EvaluationConfiguration()
     registration: RegistrationConfiguration = RegistrationConfiguration()

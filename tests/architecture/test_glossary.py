@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pages import PAGES, ROOT, prose
+
+from tasks.params.schema import Params
 
 GLOSSARY = ROOT / "docs/glossary.md"
 PACKAGES = ("astra_core", "astra_parts", "tasks", "flows", "benchmarks", "plugins")
@@ -88,7 +89,7 @@ def _engine_names() -> set[str]:
 
 def _section_names() -> set[str]:
     """Names of the sections of params.yaml at any depth, as words."""
-    return {_words(name) for name in _sections(yaml.safe_load((ROOT / "params.yaml").read_text()))}
+    return {_words(name) for name in _sections(Params().model_dump())}
 
 
 def _sections(record: dict[str, Any]) -> Iterator[str]:

@@ -23,7 +23,8 @@ SHORT = {
     "batch_size": 4,
     "lr": 0.01,
     "eval_every": 2,
-    "early_stopping": {},
+    "early_stopping": {"patience": None},
+    "kl": {"max_per_experience_nats": 10.0},
     "checkpoint": {"save_every": 1, "keep": 5},
 }
 EXAMINATION = EvaluationConfiguration(num_rollouts=2, depth=1, num_resamples=20)

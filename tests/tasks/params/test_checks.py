@@ -10,6 +10,7 @@ from astra_core.executors.local import LocalExecutor
 from astra_core.samplers.tree import TreeSampler
 from tasks.__main__ import main
 from tasks.params.checks import check_params
+from tasks.params.overlay import owner_of
 from tasks.params.schema import Params, read_record
 
 ROOT = Path(__file__).parents[3]
@@ -78,11 +79,8 @@ MISTAKES = [
 
 def _mistaken(place: str, value: Any) -> dict[str, Any]:
     record = read_record(PARAMS)
-    *sections, key = place.split(".")
-    section = record
-    for name in sections:
-        section = section[name]
-    section[key] = value
+    owner, key = owner_of(record, place)
+    owner[key] = value
     return record
 
 

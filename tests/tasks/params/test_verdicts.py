@@ -9,6 +9,7 @@ from each_row import each_row
 from astra_core.errors import ConfigurationError
 from tasks.params import checks
 from tasks.params.checks import check_params
+from tasks.params.overlay import owner_of
 from tasks.params.schema import Params, read_record
 from tasks.params.verdicts import FILE, _code_digest, is_known, remember, verdict_key
 
@@ -24,10 +25,7 @@ def _project(tmp_path, monkeypatch):
 def params_with(**changes):
     record = read_record()
     for key, value in changes.items():
-        *sections, last = key.split(".")
-        owner = record
-        for section in sections:
-            owner = owner[section]
+        owner, last = owner_of(record, key)
         owner[last] = value
     return Params.read(record, where="")
 

@@ -216,7 +216,7 @@ def test_a_stage_under_dvc_asks_for_the_code_that_dvc_does_not_watch(capfd, monk
     Path("helper.py").write_text("", "utf-8")
     path = Path("params.yaml")
     text = path.read_text("utf-8")
-    path.write_text(text.replace("name: trainer ", "name: mine.py:Mine "))
+    path.write_text(text.replace("training:", "training:\n  trainer: mine.py:Mine", 1))
     assert text != path.read_text("utf-8")
     monkeypatch.setenv("DVC_STAGE", "toy")
     found = []
@@ -240,9 +240,8 @@ def test_a_stage_runs_offline_and_untracked(capfd, name, value):
 
 def test_the_hub_is_in_reach_when_params_name_it(capfd):
     path = Path("params.yaml")
-    text = path.read_text().replace("source: builtin", "source: hub", 1)
-    text = text.replace("dataset: null", "dataset: owner/name")
-    path.write_text(text.replace("revision: null", f"revision: {'a' * 40}", 1))
+    hub = f"source: hub\n  dataset: owner/name\n  revision: {'a' * 40}"
+    path.write_text(path.read_text().replace("source: builtin", hub, 1))
     run_stage("toy", find=_toy(lambda: str(os.environ.get("HF_HUB_OFFLINE"))))
 
     assert "toy          None (" in capfd.readouterr().out
