@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 import torch
+import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from astra_core.engine.machine import Machine
 from astra_core.models.language_model import LanguageModel
@@ -42,7 +42,7 @@ class Size:
     def model(self, device: torch.device, *, dtype: torch.dtype, seed: int = 0) -> Any:
         """With random weights."""
         torch.manual_seed(seed)
-        config = Qwen2Config(
+        config = transformers.Qwen2Config(
             vocab_size=self.vocabulary,
             hidden_size=self.hidden,
             intermediate_size=self.inner,
@@ -55,7 +55,7 @@ class Size:
             eos_token_id=0,
         )
         with device:
-            model = Qwen2ForCausalLM(config)
+            model = transformers.Qwen2ForCausalLM(config)
         return model.to(dtype).eval()
 
     def language_model(self, device: torch.device, *, seed: int = 0, **of: bool) -> LanguageModel:
@@ -69,7 +69,7 @@ class Size:
         words = {"</s>": 0, **{f"w{index}": index + 1 for index in range(self.vocabulary - 1)}}
         tokenizer = Tokenizer(models.WordLevel(vocab=words, unk_token="</s>"))  # noqa: S106
         tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")  # noqa: S106
+        wrapped = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")  # noqa: S106
         model = self.model(device, dtype=torch.float32, seed=seed)
         model.requires_grad_(of.get("is_trained", False))
         machine = replace(Machine.here(device.type), fixes_shapes=True)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from astra_core.config import Choice, GenerationConfiguration, Section, SystemConfiguration
 from astra_core.models.language_model import LanguageModel
@@ -99,9 +99,9 @@ def language_model(
     words = {"</s>": 0, **{f"w{index}": index + 1 for index in range(shape.vocabulary_size - 1)}}
     tokenizer = Tokenizer(models.WordLevel(vocab=words, unk_token="</s>"))  # noqa: S106
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")  # noqa: S106
+    wrapped = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")  # noqa: S106
     torch.manual_seed(seed)
-    config = GPT2Config(
+    config = transformers.GPT2Config(
         vocab_size=shape.vocabulary_size,
         n_positions=POSITIONS,
         n_embd=shape.hidden_size,
@@ -113,7 +113,7 @@ def language_model(
         bos_token_id=None,
         eos_token_id=0,
     )
-    model = GPT2LMHeadModel(config)
+    model = transformers.GPT2LMHeadModel(config)
     model.requires_grad_(is_trained)
     return LanguageModel(model, wrapped)
 

@@ -1,14 +1,8 @@
 """Tiny real models in folders, whose answers follow from weights that are set by hand."""
 
 import torch
+import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedTokenizerFast,
-)
 
 from astra_core.conversation import Conversation, Message
 from astra_core.judge import Exchange
@@ -41,7 +35,7 @@ def tokenizer(words, *, template=None, marks_ends=False):
             pair="[CLS] $A [SEP] $B:1 [SEP]:1",
             special_tokens=[("[CLS]", known["[CLS]"]), ("[SEP]", known["[SEP]"])],
         )
-    return PreTrainedTokenizerFast(
+    return transformers.PreTrainedTokenizerFast(
         tokenizer_object=made,
         eos_token=MARKS[0],
         pad_token=MARKS[0],
@@ -55,7 +49,7 @@ def bert_folder(folder, words, *, labels, is_multi=False, positions=64, seed=0):
     made = tokenizer(words, marks_ends=True)
     made.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
     with torch_seeded(seed):
-        config = BertConfig(
+        config = transformers.BertConfig(
             vocab_size=len(made),
             hidden_size=16,
             num_hidden_layers=2,
@@ -70,7 +64,7 @@ def bert_folder(folder, words, *, labels, is_multi=False, positions=64, seed=0):
             if is_multi
             else "single_label_classification",
         )
-        model = BertForSequenceClassification(config)
+        model = transformers.BertForSequenceClassification(config)
     model.save_pretrained(folder)
     made.save_pretrained(folder)
     return str(folder)
@@ -83,8 +77,8 @@ def llama_folder(folder, follows, *, template=CHAT, words=(), positions=256):
     size = len(made) + len(made) % 2
     # Votes are drawn by a seed that has the weights in it, also those that never count.
     with torch_seeded(0):
-        model = LlamaForCausalLM(
-            LlamaConfig(
+        model = transformers.LlamaForCausalLM(
+            transformers.LlamaConfig(
                 vocab_size=len(made),
                 hidden_size=size,
                 intermediate_size=4,

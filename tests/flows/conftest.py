@@ -21,7 +21,7 @@ REAL = {"prefect_server", "toy"}
 def pytest_collection_modifyitems(items):
     """What has the server or a toy project with DVC runs on the real parts."""
     for item in items:
-        if HERE in item.path.parents and REAL & set(item.fixturenames):
+        if not REAL.isdisjoint(item.fixturenames) and HERE in item.path.parents:
             item.add_marker(pytest.mark.real)
 
 

@@ -1,7 +1,6 @@
 import pytest
 import torch
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Shard, distribute_tensor
 
 from astra_core.errors import CheckpointError
 from astra_core.training.distribution.distributed import World
@@ -26,6 +25,12 @@ def mesh():
     torch.distributed.destroy_process_group()
 
 
+def divided(mesh):
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    return distribute_tensor(TENSORS["model/layer"], mesh, [Shard(0)])
+
+
 def assert_equal_tensors(found):
     assert TENSORS.keys() == found.keys()
     for name, given in TENSORS.items():
@@ -41,8 +46,7 @@ def test_one_process_writes_one_file(tmp_path):
 
 
 def test_parts_are_read_as_whole_tensors(mesh, tmp_path):
-    layer = distribute_tensor(TENSORS["model/layer"], mesh, [Shard(0)])
-    write_tensors({**TENSORS, "model/layer": layer}, tmp_path, world=World(size=2))
+    write_tensors({**TENSORS, "model/layer": divided(mesh)}, tmp_path, world=World(size=2))
 
     assert [PARTS] == [file.name for file in tmp_path.iterdir()]
     assert {".safetensors"} == {file.suffix for file in (tmp_path / PARTS).iterdir()}
@@ -50,8 +54,7 @@ def test_parts_are_read_as_whole_tensors(mesh, tmp_path):
 
 
 def test_a_process_other_than_the_first_writes_only_what_is_divided(mesh, tmp_path):
-    layer = distribute_tensor(TENSORS["model/layer"], mesh, [Shard(0)])
-    write_tensors({**TENSORS, "model/layer": layer}, tmp_path, world=World(rank=1, size=2))
+    write_tensors({**TENSORS, "model/layer": divided(mesh)}, tmp_path, world=World(rank=1, size=2))
 
     assert {"model/layer"} == read_tensors(tmp_path).keys()
 

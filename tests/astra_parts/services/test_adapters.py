@@ -3,7 +3,6 @@ import json
 import pytest
 import torch
 from each_row import each_row
-from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from tiny_architectures import tiny_model
 
@@ -24,6 +23,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:Futu
 
 def downloaded(folder, name="llama tied", **options):
     """What PEFT writes of adapters, none of them zero, and the weights that it merges them to."""
+    from peft import LoraConfig, get_peft_model
+
     model = get_peft_model(tiny_model(name), LoraConfig(r=2, lora_alpha=8, **options))
     torch.manual_seed(0)
     for key, weight in model.named_parameters():

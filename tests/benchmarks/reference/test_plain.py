@@ -113,7 +113,7 @@ def test_plain_rollout_grows_the_same_tree(width, depth, num_responses):
 @pytest.mark.wide
 @each_row(
     "parts",
-    [
+    lambda: [
         {"limit": 9},
         {"separator": "so now"},
         {"reference_seed": 3},
@@ -127,7 +127,7 @@ def test_plain_rollout_agrees_however_the_models_are_related(parts):
 @pytest.mark.wide
 @each_row(
     "parts",
-    [
+    lambda: [
         {"limit": 8, "probe": GenerationConfiguration(max_new_tokens=12)},
         {"limit": 120, "probe": GenerationConfiguration(max_new_tokens=116)},
         {"separator": "so"},

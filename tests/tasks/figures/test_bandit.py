@@ -1,3 +1,5 @@
+from functools import cache
+
 from each_row import each_row
 from scripted_system import system_against
 
@@ -21,17 +23,21 @@ EVALUATOR = Evaluator(
     reward=AdversarialReward(AdversarialReward.Options()),
     seed=0,
 )
-UNTRAINED = EVALUATOR.judged([tiny_graph(tiny_node(0.0), prompt=own) for own in tiny_prompts(4)])
+
+
+@cache
+def untrained():
+    return EVALUATOR.judged([tiny_graph(tiny_node(0.0), prompt=own) for own in tiny_prompts(4)])
 
 
 def beside(system):
     return with_bandit(
-        UNTRAINED, system, EVALUATOR, first=FIRST, vocabulary=frozenset(), seed=0
+        untrained(), system, EVALUATOR, first=FIRST, vocabulary=frozenset(), seed=0
     ).record()
 
 
 def test_the_winners_are_measured_on_the_prompts_of_the_evaluation():
-    found, before = beside(system_against(RULE)), UNTRAINED.record()
+    found, before = beside(system_against(RULE)), untrained().record()
     own = {name.removeprefix(f"{BANDIT}_"): found[name] for name in found.keys() - before.keys()}
 
     assert before == {name: found[name] for name in before}
@@ -53,4 +59,4 @@ def test_a_target_that_cannot_be_asked_leaves_it_out(error):
 
     system.target.respond = refused
 
-    assert UNTRAINED.record() == beside(system)
+    assert untrained().record() == beside(system)

@@ -7,8 +7,6 @@ from types import FunctionType
 from typing import Any
 
 import pytest
-from beartype import beartype
-from jaxtyping import jaxtyped
 
 from astra_core.algorithms import functional
 
@@ -31,6 +29,9 @@ def cases() -> Callable[..., list[dict[str, Any]]]:
 @pytest.fixture(scope="session")
 def checked() -> dict[str, Callable[..., Any]]:
     """The package's functions, which check every annotated shape and type."""
+    from beartype import beartype
+    from jaxtyping import jaxtyped
+
     own = {name: getattr(functional, name) for name in functional.__all__}
     return {
         name: jaxtyped(function, typechecker=beartype)

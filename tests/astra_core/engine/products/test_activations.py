@@ -1,6 +1,5 @@
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
-from transformers.activations import NewGELUActivation
+import transformers
 
 from astra_core.engine.products.activations import use_fused_gelu
 
@@ -10,7 +9,7 @@ SIZES = {"vocab_size": 11, "bos_token_id": None, "eos_token_id": 0}
 def gpt2():
     torch.manual_seed(0)
     sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 16}
-    return GPT2LMHeadModel(GPT2Config(**sizes, **SIZES)).eval()
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **SIZES)).eval()
 
 
 def test_use_fused_gelu_keeps_logits_gradients_and_weights():
@@ -31,12 +30,16 @@ def test_use_fused_gelu_replaces_every_one_once():
     model = gpt2()
     use_fused_gelu(model)
 
-    assert not [m for m in model.modules() if isinstance(m, NewGELUActivation)]
+    assert not [
+        m for m in model.modules() if isinstance(m, transformers.activations.NewGELUActivation)
+    ]
     assert use_fused_gelu(model) == 0
 
 
 def test_use_fused_gelu_leaves_other_activations_alone():
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
-    model = LlamaForCausalLM(LlamaConfig(num_attention_heads=2, **sizes, **SIZES))
+    model = transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(num_attention_heads=2, **sizes, **SIZES)
+    )
 
     assert use_fused_gelu(model) == 0

@@ -1,7 +1,7 @@
 import pytest
 import torch
+import transformers
 from each_row import each_row
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 from transformers.pytorch_utils import Conv1D
 
 from astra_core.config import LoraConfiguration
@@ -22,9 +22,11 @@ def large_model(kind="gpt2"):
     sizes = {"vocab_size": 1200, "bos_token_id": None, "eos_token_id": 0}
     with torch_seeded(1):
         if kind == "gpt2":
-            config = GPT2Config(n_embd=192, n_layer=2, n_head=2, initializer_range=0.1, **sizes)
-            return GPT2LMHeadModel(config).eval()
-        config = LlamaConfig(
+            config = transformers.GPT2Config(
+                n_embd=192, n_layer=2, n_head=2, initializer_range=0.1, **sizes
+            )
+            return transformers.GPT2LMHeadModel(config).eval()
+        config = transformers.LlamaConfig(
             hidden_size=192,
             intermediate_size=600,
             num_hidden_layers=2,
@@ -32,7 +34,7 @@ def large_model(kind="gpt2"):
             initializer_range=0.1,
             **sizes,
         )
-        return LlamaForCausalLM(config).eval()
+        return transformers.LlamaForCausalLM(config).eval()
 
 
 def replaced(model):

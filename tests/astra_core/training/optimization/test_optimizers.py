@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from each_row import each_row
-from transformers import get_scheduler
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
@@ -176,7 +176,7 @@ def test_a_schedule_is_that_of_transformers_shifted_by_one_where_it_warms_up(kin
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.5)
     optimizer._opt_called = True
     shift = int(warmup_steps > 0 and kind != "cosine_warmup_with_min_lr")
-    theirs = get_scheduler(
+    theirs = transformers.get_scheduler(
         "constant_with_warmup" if kind == "constant" and warmup_steps else kind,
         optimizer,
         num_warmup_steps=warmup_steps,
