@@ -10,7 +10,8 @@ from dataclasses import replace
 from astra_core.conversation import Conversation, Message, Role
 from astra_core.models.chat_format import ChatFormat, Ids, SeparatorFormat
 from astra_core.models.language_model import LanguageModel
-from astra_core.models.template_format import TemplateFormat
+from astra_core.models.marked_template import mark, marked_turns
+from astra_core.models.template_format import TemplateFormat, continued_ids
 from astra_core.settings.attacker import DEFAULT_INSTRUCTION, AttackerConfiguration, slots_of
 
 _NAMES = {"user": "User", "assistant": "Assistant"}
@@ -28,9 +29,14 @@ class AttackerTemplate(TemplateFormat):
     """
 
     def __init__(self, model: LanguageModel, config: AttackerConfiguration) -> None:
+        if config.template is not None:
+            model.tokenizer.chat_template = config.template
         super().__init__(
             model, system=config.system_prompt, tags=config.think_tags, where="system.attacker"
         )
+        if config.template is not None:
+            text = marked_turns(model.tokenizer, system=self.system, where=self.where)
+            model.allow(ends=continued_ids(model, text.partition(mark(1))[2])[:1])
         self.instruction = config.instruction or DEFAULT_INSTRUCTION
         self.is_told_anew = "conversation" in slots_of(self.instruction)
 
@@ -78,7 +84,7 @@ def attacker_format(
 
 def uses_template(model: LanguageModel, config: AttackerConfiguration) -> bool:
     """True where the attacker reads its chat template."""
-    has_template = bool(model.tokenizer.chat_template)
+    has_template = bool(config.template or model.tokenizer.chat_template)
     return config.format == "template" or (config.format == "auto" and has_template)
 
 

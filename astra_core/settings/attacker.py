@@ -38,6 +38,13 @@ class AttackerConfiguration(Section):
         "{category}, {context} and {conversation}; null is a plain one. With {conversation} it is "
         "the only message.",
     )
+    template: str | None = Field(
+        default=None,
+        min_length=1,
+        description="template: a chat template in Jinja instead of the tokenizer's, such as one "
+        "without roles whose text a base model continues; a message ends with the first token that "
+        "it puts behind one.",
+    )
     think_tags: tuple[str, str] = Field(
         default=("<think>", "</think>"),
         description="template: tags of reasoning, which is trained but not shown to the target.",
@@ -46,7 +53,7 @@ class AttackerConfiguration(Section):
     @model_validator(mode="after")
     def _are_used(self) -> Self:
         if self.format == "separator":
-            for name in ("system_prompt", "instruction"):
+            for name in ("system_prompt", "instruction", "template"):
                 if getattr(self, name) is not None:
                     msg = f"{name} must be null when format is 'separator', which has no roles"
                     raise ValueError(msg)

@@ -20,17 +20,25 @@ def check_templates(params: Params) -> None:
     system, models = params.system, params.models
     attacker = system.attacker
     if attacker.format != "separator":
-        _try(models.attacker, attacker.format, attacker.system_prompt, where="system.attacker")
+        told = {"system": attacker.system_prompt, "template": attacker.template}
+        _try(models.attacker, attacker.format, where="system.attacker", **told)
     if system.target.name != "causal_lm":
         return
     own = read_options("target", system.target).model_dump()
     if own["format"] != "separator":
         where = "system.target.options"
-        _try(models.target, own["format"], own["system_prompt"], where=where)
+        _try(models.target, own["format"], where=where, system=own["system_prompt"])
 
 
-def _try(source: ModelSource, chat_format: str, system: str | None, *, where: str) -> None:
-    if source.source == "builtin" and chat_format == "template":
+def _try(
+    source: ModelSource,
+    chat_format: str,
+    *,
+    where: str,
+    system: str | None,
+    template: str | None = None,
+) -> None:
+    if source.source == "builtin" and chat_format == "template" and template is None:
         msg = (
             f"{where}.format must be 'separator' for the builtin model, which has no chat "
             "template, got 'template'; name a chat model in models"
@@ -39,7 +47,10 @@ def _try(source: ModelSource, chat_format: str, system: str | None, *, where: st
     if source.source != "folder" or source.path is None:
         return
     tokenizer = _tokenizer(source.path)
-    if tokenizer is None or (chat_format == "auto" and not tokenizer.chat_template):
+    if tokenizer is None:
+        return
+    tokenizer.chat_template = template or tokenizer.chat_template
+    if chat_format == "auto" and not tokenizer.chat_template:
         return
     from astra_core.models.marked_template import marked_turns
 
