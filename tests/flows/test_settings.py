@@ -188,7 +188,11 @@ def test_a_preset_changes_single_keys_and_values_of_the_command_line_come_after(
 
 
 # What a user must name, of the presets that need it.
-OWN = {"local_chat": "models.target.path", "guard": "system.scorer.options.path"}
+OWN = {
+    "local_chat": ["models.target.path"],
+    "guard": ["system.scorer.options.path"],
+    "demo": ["models.attacker.path", "models.target.path"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -207,13 +211,13 @@ def chat_model(tmp_path_factory):
 def test_a_shipped_preset_passes_the_checks_once_the_users_own_is_named(
     with_presets, chat_model, name
 ):
-    own = [f"{OWN[name]}={chat_model}"] if name in OWN else []
+    own = [f"{key}={chat_model}" for key in OWN.get(name, ())]
     change_params(own, with_presets, preset=name)
 
 
 @pytest.mark.parametrize("name", OWN)
 def test_a_preset_says_in_one_line_what_is_still_to_be_named(with_presets, name):
-    with pytest.raises(ConfigurationError, match=r"my/(chat-model|guard)") as caught:
+    with pytest.raises(ConfigurationError, match=r"my/(chat-model|guard|smollm2)") as caught:
         change_params([], with_presets, preset=name)
 
     assert "\n" not in str(caught.value)
@@ -257,6 +261,7 @@ def test_the_presets_are_those_of_the_folder(with_presets, tmp_path):
         "default",
         "astprompter",
         "curiosity",
+        "demo",
         "endpoint",
         "guard",
         "local_chat",
