@@ -59,6 +59,7 @@ def test_a_rate_of_all_or_none_has_an_exact_interval(values, low, high):
     found = rate_interval(values, num_resamples=50, confidence=0.95, seed=0)
 
     assert pytest.approx((low, high), abs=5e-5, nan_ok=True) == (found.low, found.high)
+    assert pytest.approx(values[0], nan_ok=True) == found.value
 
 
 def test_a_rate_of_some_has_the_interval_of_the_bootstrap():

@@ -229,3 +229,14 @@ def test_pair_losses_refuse_sides_that_would_broadcast():
         unwrap(fn.dpo_losses)(torch.zeros(3), torch.zeros(1), beta=0.1)
     with pytest.raises(ShapeError, match="chosen must have 1 axes"):
         unwrap(fn.dpo_losses)(torch.zeros(3, 1), torch.zeros(3, 1), beta=0.1)
+
+
+def test_a_balance_loss_is_the_square_of_margin_less_gap_over_temperature():
+    chosen, rejected, gaps = torch.tensor([[1.0, -2.0], [0.5, 1.0], [0.1, -0.6]])
+
+    # 1 - 0.5 - 0.1 / 0.2 and -2 - 1 + 0.6 / 0.2, both zero; then at 0.1 -0.5 and 3.
+    for temperature, squares in ((0.2, [0.0, 0.0]), (0.1, [0.25, 9.0])):
+        found = fn.balance_losses(chosen, rejected, gaps, temperature=temperature)
+        torch.testing.assert_close(torch.tensor(squares), found, atol=1e-5, rtol=0)
+    with pytest.raises(ConfigurationError, match=r"positive, got 0\.0; 0\.1 makes"):
+        fn.balance_losses(chosen, rejected, gaps, temperature=0.0)
