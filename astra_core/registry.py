@@ -51,6 +51,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "endpoint_judge": "astra_parts.judges.endpoint_judge:EndpointJudge",
             "embedding_similarity": "astra_parts.judges.embedding_similarity:SimilarityJudge",
             "ensemble": "astra_parts.judges.ensemble:EnsembleJudge",
+            "refusal": "astra_parts.judges.refusal:RefusalScorer",
             "secret": "astra_parts.judges.secret:SecretJudge",
             "program": "astra_parts.judges.program:ProgramJudge",
         },
