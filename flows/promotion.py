@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
@@ -14,8 +15,9 @@ from flows.orchestration.findings import comparison_table, publish_report
 from flows.orchestration.reports import publish_page
 from flows.orchestration.run_logs import told_to_run
 from flows.runs.limits import limit_of, time_limit
+from flows.servers.access import HOSTS
+from flows.servers.addresses import api_url, own_server
 from tasks.figures.category_table import with_categories
-from tasks.machine.ports import PREFECT_PAGES
 from tasks.machine.privacy import keep_private
 from tasks.params.schema import Params, read_params
 from tasks.pipeline.names import PROMOTION
@@ -78,10 +80,14 @@ def _promote(params: Params) -> "PromotionDecision":
 
 
 def flow_run_page() -> str:
-    """The address of the present flow run's page, where ``astra ui`` serves it."""
+    """The address of the present flow run's page; empty where its server ends with the run."""
     from prefect.runtime import flow_run
 
-    return f"{PREFECT_PAGES}/runs/flow-run/{flow_run.id}" if flow_run.id else ""
+    api = (api_url() if flow_run.id else None) or ""
+    # On this machine only the server of 'astra ui' outlives a run.
+    if not api or (urlsplit(api).hostname in HOSTS and own_server(api) is None):
+        return ""
+    return f"{api.rstrip('/').removesuffix('/api')}/runs/flow-run/{flow_run.id}"
 
 
 def decision_page(

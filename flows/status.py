@@ -20,14 +20,13 @@ MAX_REASONS = 3
 def status_lines() -> list[str]:
     """One line for each stage, and one for each alias of the registry, or why it cannot be read."""
     quiet_libraries()
-    changed = changed_stages()
-    lines = [stage_line(name, changed.get(name, [])) for name in STAGE_NAMES]
     model = read_params().registration.model_name
-    try:
-        versions = alias_versions(model)
-    except (TrackingError, DiskFullError) as error:
+    versions, away = _aliases(model)
+    changed = changes() if away else changed_stages()
+    lines = [stage_line(name, changed.get(name, [])) for name in STAGE_NAMES]
+    if away:
         # Whether there is a champion is unknown, which differs from none.
-        return [*lines, f"{'champion':<13}away: {error}"]
+        return [*lines, f"{'champion':<13}away: {away}"]
     lines += [_alias_line(alias, model, version) for alias, version in versions.items()]
     return lines if "champion" in versions else [*lines, f"{'champion':<13}none yet"]
 
@@ -35,12 +34,18 @@ def status_lines() -> list[str]:
 def status_record() -> dict[str, Any]:
     """The same as JSON: reasons by stage (none: up to date), version by alias (None: unknown)."""
     quiet_libraries()
-    changed = changed_stages()
+    versions, away = _aliases(read_params().registration.model_name)
+    changed = changes() if away else changed_stages()
+    stages = {name: changed.get(name, []) for name in STAGE_NAMES}
+    return {"stages": stages, "aliases": None if away else versions}
+
+
+def _aliases(model: str) -> tuple[dict[str, str], str]:
+    """Versions by alias, and why the registry is away; asked first, so that one waits once."""
     try:
-        aliases: dict[str, str] | None = alias_versions(read_params().registration.model_name)
-    except (TrackingError, DiskFullError):
-        aliases = None
-    return {"stages": {name: changed.get(name, []) for name in STAGE_NAMES}, "aliases": aliases}
+        return alias_versions(model), ""
+    except (TrackingError, DiskFullError) as error:
+        return {}, str(error)
 
 
 def changed_stages() -> dict[str, list[str]]:

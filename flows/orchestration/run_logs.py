@@ -83,7 +83,7 @@ class _Follower:
             if self._subject and now - self._heard >= self._silence_s:
                 self._heard = now
                 spent = now - self._begun
-                self._logger.info("%-13sat work for %.0f s", self._subject, spent)
+                self._logger.debug("%-13sat work for %.0f s", self._subject, spent)
 
     def _read(self) -> None:
         with self.file.open("rb") as file:

@@ -12,7 +12,7 @@ from tasks.records.reports import read_record
 from tasks.report.material import Material, read_material
 from tasks.report.page import html_page
 from tasks.report.story import decision, percent, points
-from tasks.tracking.pages import run_page
+from tasks.tracking.pages import DECISION, run_page, share_view
 from tasks.tracking.store import connect
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ FLOW_TAG = "prefect.flow_run"
 """A run's tag with the address of its flow run's page."""
 _NOTE_TAG = "mlflow.note.content"
 _SHORT = 16
+_DECIDED = "**Decision**: "
 
 
 def publish_report(client: "MlflowClient", name: str, version: str) -> str:
@@ -46,7 +47,14 @@ def publish_report(client: "MlflowClient", name: str, version: str) -> str:
         client.log_artifact(run_id, str(drafts / ARTIFACT))
     flow_run = client.get_run(run_id).data.tags.get(FLOW_TAG, "")
     client.set_tag(run_id, _NOTE_TAG, description(material, flow_run=flow_run))
+    client.set_tag(run_id, DECISION, material.lineage.summary.decision or "open")
     client.update_run(run_id, name=run_name(material))
+    share_view(client, material.experiment_id)
+    if material.lineage.summary.decision:
+        card = client.get_model_version(name, version).description or ""
+        card = card.partition("\n\n")[2] if card.startswith(_DECIDED) else card
+        told = f"{_DECIDED}{' '.join(decision(material))}\n\n{card}"
+        client.update_model_version(name, version, description=told)
     return page
 
 

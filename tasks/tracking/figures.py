@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 HEADLINE = (
     "final/attack_success_rate",
     "final/lift",
-    "final/unique_probes",
     "final/kl_nats",
+    "final/unique_attacks",
     "baseline/attack_success_rate",
 )
 """Figures of an examination that become metrics; all would be a hundred charts of one dot."""

@@ -4,6 +4,20 @@ In MLflow 3 the first page of an experiment shows traces of language models; the
 charts and columns has another address.
 """
 
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+DECISION = "decision"
+"""The tag of a run with what the gate decided about its version."""
+_VIEW = "astra"
+_COLUMNS = (
+    *("metrics.`final/attack_success_rate`", "metrics.`final/lift`", "metrics.`final/kl_nats`"),
+    *("metrics.`final/unique_attacks`", f"tags.`{DECISION}`"),
+)
+
 
 def runs_page(experiment_id: str, *, server: str = "") -> str:
     """The address of an experiment's runs.
@@ -12,7 +26,8 @@ def runs_page(experiment_id: str, *, server: str = "") -> str:
         experiment_id: The experiment's id.
         server: Such as ``http://127.0.0.1:5000``; without it the address is relative.
     """
-    return f"{server}/#/experiments/{experiment_id}/runs?workflowType=machine_learning"
+    view = f"workflowType=machine_learning&viewStateShareKey={_VIEW}"
+    return f"{server}/#/experiments/{experiment_id}/runs?{view}"
 
 
 def run_page(experiment_id: str, run_id: str, *, artifact: str = "", server: str = "") -> str:
@@ -26,3 +41,13 @@ def run_page(experiment_id: str, run_id: str, *, artifact: str = "", server: str
     """
     place = f"/artifacts/{artifact}" if artifact else ""
     return f"{server}/#/experiments/{experiment_id}/runs/{run_id}{place}"
+
+
+def share_view(client: "MlflowClient", experiment_id: str) -> None:
+    """Keeps at the experiment which columns the page of runs has; MLflow reads it by the link."""
+    view = {
+        "selectedColumns": [*_COLUMNS],
+        "orderByKey": "attributes.start_time",
+        "orderByAsc": False,
+    }
+    client.set_experiment_tag(experiment_id, f"mlflow.sharedViewState.{_VIEW}", json.dumps(view))

@@ -110,7 +110,7 @@ def test_what_the_flow_says_is_its_own_and_silence_is_reported(toy, logged):
     logs = logged(speak)
 
     assert (40, "error: something is wrong", False) in logs
-    assert any(text.startswith("quiet        at work for 1 s") for _, text, _ in logs)
+    assert not any("at work for" in text for _, text, _ in logs)  # of interest to debuggers
     assert not any("nobody follows" in text for _, text, _ in logs)
 
 

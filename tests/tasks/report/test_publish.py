@@ -39,6 +39,10 @@ def test_a_decision_renews_the_report(receipt, capsys):
 
     assert "Not promoted" in Path("reports/report.html").read_text("utf-8")
     assert "Not promoted" in note
+    assert "refused" == client.get_run(receipt.run_id).data.tags["decision"]
+    told = client.get_model_version("attacker", "1").description
+    assert told.startswith("**Decision**: Not promoted")
+    assert 1 == told.count("**Decision**")
     assert "[Prefect run](http://127.0.0.1:4200/runs/x)" in note
 
     # The project keeps the report of what was registered there last; a failure is a line.
