@@ -31,6 +31,7 @@ PARAMS = Params(
     ),
     training=TrainingConfiguration(
         training_steps=3,
+        require_signal=False,  # so few replies differ by chance
         num_episodes_per_experience=4,
         eval_every=2,
         algorithm=Choice(name="dpo", options={"margin": 0.01}),
