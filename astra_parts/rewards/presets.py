@@ -12,13 +12,9 @@ _REWARDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "default": {
             "name": "adversarial",
             "options": {
-                "response_weight": 1.0,
-                "probe_penalty": 0.3,
                 "nll_weight": 0.3,
                 "nll_floor": 0.8,
                 "novelty_weight": 0.2,
-                "novelty_decay": 0.98,
-                "diversity_weight": 0.0,
             },
         },
         # Rewards the attacker's own words, so that it learns to swear.

@@ -47,7 +47,7 @@ class Heartbeat:
         pace = (self._latest - self._started) / own
         waited = time.monotonic() - self._latest
         if waited <= pace:
-            return pace * rest - waited
+            return max(pace * rest - waited, 0.0)
         return waited * (rest - 1) if rest > 1 and waited <= 2 * pace else None
 
     def words(self) -> str:

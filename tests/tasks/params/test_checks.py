@@ -133,7 +133,9 @@ def test_the_command_passes_params_yaml(check):
 
 def test_a_rule_that_ends_nothing_is_reported_in_one_line(check, tmp_path):
     with (tmp_path / "params.yaml").open("w") as file:
-        YAML().dump(_mistaken("training.evaluate", "none"), file)
+        record = _mistaken("training.evaluate", "none")
+        record["training"]["early_stopping"] = {"patience": 3}
+        YAML().dump(record, file)
     status, _, err = check(tmp_path)
 
     assert 0 == status

@@ -251,6 +251,9 @@ def test_a_supervised_trainer_exports_what_it_learned(world, monkeypatch):
     lessons.write_text('{"prompt": "so they said", "probe": "why now"}\n' * 4)
     solo = {"name": "plugins.lessons:LessonsTrainer", "options": {"path": str(lessons)}}
     changes = {"trainer": solo, "algorithm": {"name": "sft"}, "lr": 1e-2}
+    changes["kl"] = {
+        "max_per_experience_nats": None
+    }  # it leaves its own untrained words far behind
     _, report = trained(folder, monkeypatch, evaluate="none", **changes)
     context = "so they said"
     attackers = [
