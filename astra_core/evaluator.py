@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 from astra_core.agents import turn_figures
 from astra_core.config import EvaluationConfiguration
 from astra_core.errors import BudgetError, ConfigurationError, DataError
-from astra_core.errors.excerpt import nearest
+from astra_core.errors.exception_text import nearest
 from astra_core.metrics.attack import PromptOutcome, attack_metrics, prompt_outcome
 from astra_core.metrics.statistics import Interval, bootstrap_mean, rate_interval
 from astra_core.reward import Reward, rewarded
@@ -86,15 +86,12 @@ def metric_names() -> frozenset[str]:
 def require_metric(
     name: str, *, declared: Iterable[str] = (), key: str = "training.metric"
 ) -> None:
-    """Checks that an evaluation has this metric.
+    """Raises ConfigurationError unless an evaluation has this metric.
 
     Args:
         name: As ``eval/attack_success_rate``.
         declared: Further names, of a trainer with its own evaluation (``metric_names``).
         key: Of params.yaml, which names it.
-
-    Raises:
-        ConfigurationError: It has none of this name.
     """
     known = sorted(metric_names() | set(declared))
     if name not in known:

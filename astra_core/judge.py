@@ -12,9 +12,9 @@ from typing import Any, Literal, Self
 from astra_core.config import Section
 from astra_core.conversation import Conversation
 from astra_core.errors import ScorerError
-from astra_core.extensions.calls import as_float, is_number, path_of, plugin_call, spelled
+from astra_core.extensions.calls import path_of, plugin_call, spelled
 from astra_core.extensions.plugin_class import Plugin, default_options
-from astra_core.scorer import Scorer, checked_scores
+from astra_core.scorer import Scorer, checked_scores, is_score
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +154,8 @@ def _problem(found: Any) -> str:
     labels: Any = found.labels
     if not isinstance(labels, Mapping):
         return f"labels that are {spelled(labels)}"
-    wrong = [value for value in (found.score, *labels.values()) if not _is_score(value)]
+    wrong = [value for value in (found.score, *labels.values()) if not is_score(value)]
     return spelled(wrong[0]) if wrong else ""
-
-
-def _is_score(value: Any) -> bool:
-    return is_number(value) and 0.0 <= as_float(value) <= 1.0
 
 
 def _plain(found: Judgement) -> Judgement:

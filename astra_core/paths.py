@@ -5,7 +5,7 @@ import os
 import stat
 from pathlib import Path
 
-from astra_core.errors.excerpt import excerpt
+from astra_core.errors.exception_text import excerpt
 
 _KINDS = {
     stat.S_IFREG: "a file",

@@ -16,7 +16,7 @@ from typing import Any
 
 from astra_core.config import Choice, Section
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import nearest
+from astra_core.errors.exception_text import nearest
 from astra_core.extensions.calls import path_of, plugin_call
 from astra_core.extensions.completeness import find_omission
 from astra_core.extensions.plugin_files import is_file_name, load_named
@@ -93,7 +93,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "torch": "astra_parts.schedules.torch_schedules:TorchSchedule",
         },
         "executor": {
-            "local": "astra_core.executors.local:LocalExecutor",
+            "local": "astra_core.executors.bench:LocalExecutor",
             "processes": "astra_parts.executors.processes:ProcessesExecutor",
             "ray": "astra_parts.executors.on_ray:RayExecutor",
         },

@@ -143,11 +143,7 @@ def _unjudged_at_zero(graph: Graph) -> Graph:
 
 
 def require_graphs(kind: str, plugin: Any, given: Any, *, count: int) -> None:
-    """Checks that a plug-in gave the right number of graphs.
-
-    Raises:
-        PluginError: It gave something else.
-    """
+    """Raises PluginError unless a plug-in gave the right number of graphs."""
     is_list = isinstance(given, Sequence) and all(isinstance(graph, Graph) for graph in given)
     if not is_list or len(given) != count:
         got = f"{len(given)} for {count} prompts" if is_list else spelled(given)

@@ -64,7 +64,7 @@ def checked_scores(scorer: Scorer, texts: Sequence[str]) -> list[float]:
     if scores is None or len(scores) != len(texts):
         got = spelled(given) if scores is None else f"{len(scores)} for {len(texts)} texts"
     else:
-        got = next((spelled(score) for score in scores if not _is_score(score)), "")
+        got = next((spelled(score) for score in scores if not is_score(score)), "")
     if got:
         msg = (
             f"scorer '{path_of(scorer)}' must give one score in [0, 1] per text, got {got}; "
@@ -74,7 +74,8 @@ def checked_scores(scorer: Scorer, texts: Sequence[str]) -> list[float]:
     return [float(score) for score in scores or ()]
 
 
-def _is_score(value: Any) -> bool:
+def is_score(value: Any) -> bool:
+    """Whether a plug-in's value is a number in [0, 1]."""
     return is_number(value) and 0.0 <= as_float(value) <= 1.0
 
 

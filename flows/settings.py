@@ -21,7 +21,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import excerpt
+from astra_core.errors.exception_text import excerpt
 from astra_core.files import write_text
 from flows.values import read_value
 from tasks.params.checks import check_params

@@ -1,7 +1,9 @@
 """The flow from params.yaml to a promotion decision."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from collections.abc import Iterator, Sequence
+from contextlib import chdir, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, cast
 
 from prefect import flow
 from prefect.runtime import deployment
@@ -21,19 +23,21 @@ from flows.orchestration.reports import PipelineReport, publish_validation
 from flows.orchestration.run_logs import told_to_run
 from flows.orchestration.stages import run_stage
 from flows.promotion import promote
+from flows.registry import why_unregistered
 from flows.runs.attempts import SKIPPED, StageOutcome
 from flows.runs.data_drift import told_drift
 from flows.runs.last_request import noted
 from flows.runs.limits import limit_of
 from flows.runs.preparation import renew_pipeline, usable_params
 from flows.runs.requests import STEPS, RunRequest
-from flows.runs.steps import StageRunner, run_stages
-from flows.runs.workspaces import workspace
 from flows.settings import assignments_of, planned_params
 from tasks.machine.console import say
+from tasks.machine.privacy import keep_private
 from tasks.params.schema import Params
+from tasks.pipeline.workspace import fill_workspace
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
+from tasks.tracking.store import alone_with
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
@@ -43,7 +47,20 @@ if TYPE_CHECKING:
 # A list to choose from in the form of a deployment; RunRequest refuses another with a hint.
 Step = Annotated[str, Field(json_schema_extra={"enum": list(STEPS)})]
 Seed = Annotated[int, Field(ge=0)] | Literal["date"]
+WORKSPACES = Path(".astra/workspaces")
 UNCHANGED = "Unchanged"
+
+
+class StageRunner(Protocol):
+    """Runs one stage under the limits of params.yaml."""
+
+    def __call__(self, name: str, /, *, force: bool = False) -> StageOutcome:
+        """The outcome of the stage.
+
+        Raises:
+            StageError: It is not done; the message is the stage's own.
+        """
+        ...
 
 
 @flow(name="red-team-training", flow_run_name=training_name)
@@ -165,3 +182,43 @@ def _show(outcome: StageOutcome, params: Params) -> None:
         publish_run()
         if outcome.state != SKIPPED:
             announce_registration(read_record(RECEIPT, RegistrationReceipt))
+
+
+def run_stages(request: RunRequest, run: StageRunner) -> None:
+    """Runs the stages asked for, and registration again if the registry has lost the version.
+
+    Raises:
+        StageError: A stage is not done; later ones have not begun.
+    """
+    for name in request.stages:
+        run(name, force=request.force)
+    reason = why_unregistered() if "registration" in request.stages else ""
+    if reason:
+        say(f"{'registration':<13}{reason}: once more")
+        run("registration", force=True)
+
+
+@contextmanager
+def workspace(name: str, assignments: Sequence[str]) -> Iterator[None]:
+    """A context whose working folder has these values in its params.yaml.
+
+    Without values it is the project's own. A workspace stays: the same run again finds its stages
+    up to date, and one that was killed resumes. Runs of one name take turns.
+
+    Args:
+        name: The deployment's; each has a folder of its own.
+        assignments: Each ``section.key=value``.
+
+    Raises:
+        ConfigurationError: The values, or the paths with them, cannot be used.
+    """
+    if not assignments:
+        yield
+        return
+    text, params = planned_params(assignments)
+    folder = WORKSPACES / name
+    keep_private()
+    with alone_with(folder):
+        fill_workspace(folder, text, params)
+        with chdir(folder):
+            yield

@@ -24,7 +24,7 @@ def usage_line(error: Exception, message: str, arguments: Sequence[str]) -> str:
         message: Its text; the help, which has many lines, stays unchanged.
         arguments: The command line.
     """
-    from astra_core.errors.excerpt import excerpt, shortened
+    from astra_core.errors.exception_text import excerpt, shortened
 
     if "\n" in message:
         return message

@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 
 from astra_core.config import Section
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import excerpt
+from astra_core.errors.exception_text import excerpt
 from tasks.params.schema import Params
 from tasks.params.yaml_files import check_yaml, load_yaml
 

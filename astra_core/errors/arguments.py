@@ -4,7 +4,7 @@ import argparse
 import math
 from typing import NoReturn
 
-from astra_core.errors.excerpt import excerpt, shortened
+from astra_core.errors.exception_text import excerpt, shortened
 
 _MOST = 1_000_000_000
 _MOST_DIGITS = 18

@@ -6,7 +6,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import excerpt, nearest, shortened
+from astra_core.errors.exception_text import excerpt, nearest, shortened
 
 _MAX_BITS = 62
 _MAX_LINES = 20

@@ -6,15 +6,55 @@ exception, the file and the line are always shown, so that a mistake can be foun
 """
 
 import os
+import reprlib
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from astra_core.errors import AstraError
-from astra_core.errors.excerpt import shortened
-from astra_core.redaction import masked, visible
+from astra_core.redaction import masked, visible, without_credentials
+
+LINE_LIMIT = 300
+"""Characters of an error's line; about four rows of a terminal."""
+
+_VALUE_LIMIT = 80
+_GAP = " ... "
+
+
+def excerpt(value: Any, *, limit: int = _VALUE_LIMIT) -> str:
+    """The value as Python writes it, on one line and cut in its middle; never raises."""
+    shape = reprlib.Repr()
+    shape.maxstring = shape.maxother = shape.maxlong = limit
+    shape.maxlist = shape.maxtuple = shape.maxdict = 6
+    shape.maxlevel = 3
+    try:
+        # Before it is cut: a part of an address would not look like one.
+        written = shape.repr(without_credentials(value) if isinstance(value, str) else value)
+    except ValueError:
+        # Python writes no integer of more than 4,300 digits.
+        return "a number of thousands of digits"
+    return shortened(written, limit=limit)
+
+
+def shortened(text: str, *, limit: int = LINE_LIMIT) -> str:
+    """The text without line breaks; of a long one the beginning and the end, where the help is."""
+    line = without_credentials(" ".join(text.split()))
+    if len(line) <= limit:
+        return line
+    tail = limit // 3
+    return line[: limit - tail - len(_GAP)] + _GAP + line[-tail:]
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that was probably meant, whatever its capitals; empty if none is near."""
+    by_lower = {each.lower(): each for each in known}
+    near = get_close_matches(name.lower(), by_lower, n=1)
+    return by_lower[near[0]] if near else ""
+
 
 # Of a trace's line; the screen has room for less, and cuts it again.
 _LIMIT = 2_000

@@ -4,7 +4,7 @@ import errno
 import resource
 
 from astra_core.errors import OutOfMemoryError
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import shortened
 
 # What libraries say whose exceptions are of no class of their own.
 _WORDS = (

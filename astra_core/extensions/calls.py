@@ -18,10 +18,10 @@ from astra_core.errors.exception_text import (
     is_ours,
     note_plugin,
     place_in_plugin,
+    shortened,
     shown,
     shown_text,
 )
-from astra_core.errors.excerpt import shortened
 from astra_core.extensions.plugin_files import spelled_module
 
 _LOG = logging.getLogger(__name__)

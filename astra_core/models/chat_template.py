@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from astra_core.errors import AstraError, ConfigurationError
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import shortened
 from astra_core.redaction import masked
 
 DAY = datetime(2025, 1, 1, tzinfo=UTC)

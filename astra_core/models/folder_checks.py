@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import excerpt, shortened
+from astra_core.errors.exception_text import excerpt, shortened
 from astra_core.models.folders import require_folder
 from astra_core.paths import is_file, kind_of
 

@@ -16,8 +16,7 @@ from astra_core.engine.cache.reading import CachedReading, LoneReading, PaddedRe
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.engine.machine import Machine
 from astra_core.engine.plan import Plan
-from astra_core.engine.products.activations import use_fused_gelu
-from astra_core.engine.products.norms import use_fused_norms
+from astra_core.engine.products.norms import use_fused_gelu, use_fused_norms
 from astra_core.engine.steps.step import quick_kernels
 from astra_core.engine.steps.stepper import Stepper
 from astra_core.engine.talking_copy import TalkingCopy

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from astra_core.config import LoraConfiguration
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import shortened
 from astra_core.errors.packages import require_package
 from astra_core.seeding import derive_seed, torch_seeded
 

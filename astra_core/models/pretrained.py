@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import shortened
 from astra_core.files import folder_digest
 from astra_core.models.folders import require_folder
 from astra_core.training.distribution.launch import local_rank, local_world_size

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import shortened
 from astra_core.files import record_digest
 from astra_core.models.folders import require_folder
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from astra_core.errors import DataError
-from astra_core.errors.excerpt import excerpt
+from astra_core.errors.exception_text import excerpt
 
 Scalar = str | int | float | bool | None
 CONTEXT = "context"

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import TargetError
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import shortened
 from astra_core.judge import Judgement
 from astra_core.models.chat_format import ChatFormat
 from astra_core.models.utterances import Utterance

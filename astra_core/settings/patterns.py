@@ -7,21 +7,18 @@ stopped; ``regex``, which reads the same expressions, can.
 import regex
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import excerpt
+from astra_core.errors.exception_text import excerpt
 
 LIMIT_S = 2.0
 """Seconds for one expression in one text."""
 
 
 def check_pattern(name: str, pattern: str) -> None:
-    """Checks that this is a regular expression.
+    """Raises ValueError unless this is a regular expression.
 
     Args:
         name: Its key, for the error.
         pattern: As a user wrote it.
-
-    Raises:
-        ValueError: It is none.
     """
     try:
         regex.compile(pattern)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.config import explained, refuse_huge_numbers
-from astra_core.errors.excerpt import nearest
+from astra_core.errors.exception_text import nearest
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]

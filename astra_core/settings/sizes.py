@@ -18,7 +18,7 @@ MOST_TEXTS = 10_000_000
 def refuse_many_texts(
     subject: str, num_trees: int, widths: Sequence[int], *, num_responses: int, refills: int = 0
 ) -> None:
-    """Checks that so many trees could be sampled and held.
+    """Raises ConfigurationError unless so many trees could be sampled and held.
 
     Args:
         subject: What grows them, for an error.
@@ -26,9 +26,6 @@ def refuse_many_texts(
         widths: Siblings in each level.
         num_responses: Replies to each probe.
         refills: How often a poor probe is sampled again.
-
-    Raises:
-        ConfigurationError: They could not.
     """
     turns, level = 0, num_trees
     for width in widths:

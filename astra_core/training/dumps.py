@@ -16,7 +16,7 @@ from torch import Tensor
 
 from astra_core.errors import DataError
 from astra_core.errors.arguments import LineParser, not_negative
-from astra_core.errors.excerpt import excerpt, shortened
+from astra_core.errors.exception_text import excerpt, shortened
 from astra_core.files import draft_folder_of, read_json, write_json
 from astra_core.redaction import visible
 

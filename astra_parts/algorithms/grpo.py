@@ -6,7 +6,10 @@ and ``drop_flat_groups`` are DAPO (arXiv:2503.14476); ``ratio: sequence`` with `
 GSPO (arXiv:2507.18071), whose clips are of the order 3e-4.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from statistics import fmean
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
@@ -31,11 +34,23 @@ from astra_core.system import System
 from astra_parts.algorithms.kl_penalty import needs_for_kl
 from astra_parts.algorithms.policy import PolicyGradient, PolicyOptions, RatioLevel
 from astra_parts.algorithms.policy_batch import PolicyBatch, PolicyStep, policy_steps
-from astra_parts.algorithms.run_groups import RunTurns, run_means, turns_by_prompt
 from astra_parts.algorithms.surrogates import SurrogateOptions, surrogate_of
 
 # Values of the option ``compare`` that look at several trees of one prompt.
 _OVER_RUNS = frozenset({"prompt", "runs"})
+
+
+@dataclass(frozen=True, slots=True)
+class RunTurns:
+    """Turns that can be learned from, and the run that each belongs to.
+
+    Attributes:
+        turns: Equal ``group`` where they are compared with each other.
+        runs: One per turn; runs of equal numbers in different groups are different runs.
+    """
+
+    turns: Sequence[CreditedTurn]
+    runs: Sequence[int]
 
 
 class GRPO(Algorithm):
@@ -196,3 +211,39 @@ class GRPO(Algorithm):
             scale=options.scale,
             min_spread=options.min_spread,
         )
+
+
+def turns_by_prompt(
+    graphs: Sequence[Graph], turns_of: Callable[[Sequence[Graph]], Sequence[CreditedTurn]]
+) -> RunTurns:
+    """The turns of these graphs in order, grouped by prompt.
+
+    Args:
+        graphs: Of any prompts, each once per run.
+        turns_of: Gives the credited turns of some graphs.
+    """
+    groups: dict[str, int] = {}
+    turns: list[CreditedTurn] = []
+    runs: list[int] = []
+    for graph in graphs:
+        group = groups.setdefault(graph.prompt.prompt_id, len(groups))
+        own = [replace(turn, group=group) for turn in turns_of([graph])]
+        turns += own
+        runs += [graph.run_id] * len(own)
+    return RunTurns(turns, runs)
+
+
+def run_means(compared: RunTurns) -> list[CreditedTurn]:
+    """For every run one turn of it, worth the mean of the run."""
+    pairs = zip(compared.turns, compared.runs, strict=True)
+    by_run = sorted(pairs, key=_run_of)
+    means = []
+    for _, pair in groupby(by_run, key=_run_of):
+        own = [turn for turn, _ in pair]
+        means.append(replace(own[0], value=fmean(turn.value for turn in own)))
+    return means
+
+
+def _run_of(pair: tuple[CreditedTurn, int]) -> tuple[int, int]:
+    turn, run = pair
+    return turn.group, run

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from astra_core.config import Count, Section
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import shortened
 from astra_core.files import record_digest
 from astra_core.judge import Exchange, Judge, Judgement
 from astra_core.models.folders import require_folder

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import shortened
 from astra_core.errors.packages import require_package
 from astra_core.files import draft_folder_of
 from astra_core.paths import found_at, is_file

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from astra_core.config import Section
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import shortened
 from astra_core.models.control_tokens import control_ids, spaced
 from astra_core.models.folders import require_folder
 from astra_core.rollout import Prompt

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
-from astra_core.config import Choice, Section
+from astra_core.config import Choice, NonNegative, Positive, Section
 from astra_core.errors import ConfigurationError
 from astra_core.extensions.calls import is_number, plugin_call, refuse, spelled
 from astra_core.registry import build, find
@@ -16,8 +17,99 @@ from astra_core.reward import Reward, Signal
 from astra_core.rewards.term import Term, Turn, turns_of
 from astra_core.rollout import Graph, Node, Prompt
 from astra_core.system import System
-from astra_parts.rewards.constraint import ConstraintOptions, Multiplier
-from astra_parts.rewards.running import RunningScale
+
+
+class ConstraintOptions(Section):
+    """Which term is held, at what level, and how fast the multiplier moves."""
+
+    term: str
+    at_least: float
+    step_size: Positive = 0.5
+    initial: NonNegative = 1.0
+    largest: Positive = 20.0
+
+
+class Multiplier:
+    """The weight of the term that is held, moved by dual ascent.
+
+    The reward is ``(objective + m * term) / (1 + m)``: its size stays when ``m`` grows.
+
+    Sources:
+        Diversity as the objective and success as the constraint: Zhao et al., DiveR-CT,
+        arXiv:2405.19026. Dual ascent and the division: PPO-Lagrangian of Ray, Achiam and Amodei,
+        "Benchmarking safe exploration in deep reinforcement learning" (2019).
+
+    Attributes:
+        value: The multiplier, one number.
+    """
+
+    def __init__(self, options: ConstraintOptions) -> None:
+        self._options = options
+        start = min(options.initial, options.largest)
+        self.value = torch.tensor([start], dtype=torch.float64)
+
+    @property
+    def weight(self) -> float:
+        """The weight of the term that is held."""
+        return float(self.value)
+
+    def shortfall(self, mean: float) -> float:
+        """How far a mean of the term is below its level; negative above it."""
+        return self._options.at_least - mean
+
+    def move(self, mean: float) -> None:
+        """One step of dual ascent.
+
+        Args:
+            mean: Of the term, unweighted and not normalised, over the turns of an experience.
+        """
+        moved = self.weight + self._options.step_size * self.shortfall(mean)
+        self.value.fill_(max(0.0, min(self._options.largest, moved)))
+
+
+# Values are clipped at this many standard deviations, as observations and rewards are in the
+# usual implementations of PPO.
+_MAX_DEVIATIONS = 10.0
+_MIN_DEVIATION = 1e-6
+
+
+class RunningScale:
+    """Mean and variance of all values so far, merged batch by batch.
+
+    Sources:
+        Welford, Technometrics 4 (1962); the merge of two sets is Chan, Golub and LeVeque (1979).
+        Scaling each part of a reward before they are summed is the idea of GDPO (arXiv:2601.05242).
+
+    Attributes:
+        moments: Count, mean, and sum of squared deviations.
+    """
+
+    def __init__(self) -> None:
+        self.moments = torch.zeros(3, dtype=torch.float64)
+
+    def scaled(self, value: float) -> float:
+        """Standard deviations above the mean; the value itself while fewer than two are known."""
+        count, mean, squares = self.moments.tolist()
+        if count < 2.0:
+            return value
+        deviations: float = (value - mean) / max(math.sqrt(squares / count), _MIN_DEVIATION)
+        return max(-_MAX_DEVIATIONS, min(_MAX_DEVIATIONS, deviations))
+
+    def add(self, values: Sequence[float]) -> None:
+        """Adds the values of an experience to the moments."""
+        if not values:
+            return
+        count, mean, squares = self.moments.tolist()
+        own = math.fsum(values) / len(values)
+        own_squares = math.fsum((value - own) ** 2 for value in values)
+        total, apart = count + len(values), own - mean
+        merged = (
+            total,
+            mean + apart * len(values) / total,
+            squares + own_squares + apart**2 * count * len(values) / total,
+        )
+        self.moments.copy_(torch.tensor(merged, dtype=torch.float64))
+
 
 Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from astra_core.errors import TrainingError
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import shortened
 from astra_core.redaction import masked
 from astra_parts.bodies import MOST_JSON
 from astra_parts.services.waiting import Seen

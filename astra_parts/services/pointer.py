@@ -64,11 +64,7 @@ class ServicePointer(Section):
         return service.publish(self.path.rpartition("/")[2])
 
     def check(self, model: LanguageModel) -> None:
-        """Checks that the service's weights adapt those of this model.
-
-        Raises:
-            ConfigurationError: They adapt others.
-        """
+        """Raises ConfigurationError unless the service's weights adapt those of this model."""
         if (found := parameters_digest(model)) != self.base:
             msg = (
                 f"models.attacker must have the weights {self.base[:12]} that those at the service "

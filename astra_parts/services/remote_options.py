@@ -1,12 +1,15 @@
 """Options of the trainer ``remote``, and the tokens and cost that they limit."""
 
 from dataclasses import asdict, dataclass
-from typing import Literal, Self
+from typing import Any, Literal, NoReturn, Self
 
+import torch
 from pydantic import Field, model_validator
 
-from astra_core.config import Count, NonNegative, Positive, Seconds, Section
+from astra_core.config import Count, NonNegative, Positive, Seconds, Section, TrainingConfiguration
+from astra_core.errors import ConfigurationError
 from astra_parts.services.trainer_state import Intent, Result, TrainerState
+from astra_parts.services.training_service import AdamStep
 from astra_parts.targets.authorization import Authorization
 
 
@@ -107,3 +110,72 @@ def counted(state: TrainerState, spoken: tuple[int, int]) -> TokensUsed:
         return {"prefill": spoken[0], "sampled": spoken[1], "trained": trained}
 
     return TokensUsed(**state.once("tokens", {}, do=count))
+
+
+_DROPPED = (
+    *("lora", "parts", "agents", "gradient_checkpointing", "dump_steps", "compile"),
+    *("staleness", "sharding"),
+)
+
+
+def check_settings(config: TrainingConfiguration, *, clips: bool) -> None:
+    """Raises ConfigurationError unless a service does all that the configuration asks.
+
+    Args:
+        config: Of the training.
+        clips: Whether the service clips gradients.
+    """
+    wanted: dict[str, Any] = {
+        name: TrainingConfiguration.model_fields[name].get_default(call_default_factory=True)
+        for name in _DROPPED
+    }
+    for name, value in wanted.items():
+        if getattr(config, name) != value:
+            _refuse(name, value, getattr(config, name))
+    if config.precision not in {"device", "fp32"}:
+        _refuse("precision", "fp32", config.precision)
+    if config.optimizer.name not in {"adam", "adamw"}:
+        _refuse("optimizer.name", "adamw", config.optimizer.name)
+    if config.kl.max_per_experience_nats is not None:
+        _refuse("kl.max_per_experience_nats", None, config.kl.max_per_experience_nats)
+    if config.max_grad_norm is not None and not clips:
+        _refuse("max_grad_norm", None, config.max_grad_norm)
+
+
+def adam_of(
+    optimizer: torch.optim.Optimizer, *, lr: float, config: TrainingConfiguration
+) -> AdamStep:
+    """The service's step that equals the configured optimiser's, with this learning rate.
+
+    Adapters are matrices, so the decay is that of matrices.
+    """
+    group = optimizer.param_groups[0]
+    beta1, beta2 = group["betas"]
+    decay = float(group["weight_decay"])
+    if decay and config.optimizer.name != "adamw":
+        _refuse("optimizer.options.weight_decay", 0.0, decay)
+    return AdamStep(lr, beta1, beta2, group["eps"], decay, config.max_grad_norm or 0.0)
+
+
+def check_refills(sampler_options: Section, *, on_error: str) -> None:
+    """Returns unless poor probes are sampled again where a draw may fail, which looks the same.
+
+    Raises:
+        ConfigurationError: They are.
+    """
+    refills = getattr(sampler_options, "refills", 0)
+    if refills and on_error == "min_group":
+        msg = (
+            "rollouts.sampler.options.refills must be 0 for trainer 'remote' with on_error "
+            f"'min_group', got {refills}: a draw that failed would be refilled"
+        )
+        raise ConfigurationError(msg)
+
+
+def _refuse(name: str, wanted: object, value: object) -> NoReturn:
+    shown = "null" if wanted is None else wanted
+    msg = (
+        f"training.{name} must be {shown} for trainer 'remote', got {value}: the service would "
+        "drop it silently"
+    )
+    raise ConfigurationError(msg)

@@ -22,8 +22,14 @@ from astra_core.training.update import Update
 from astra_parts.services.adapters import add_from
 from astra_parts.services.pointer import ServicePointer, leave_pointer, parameters_digest
 from astra_parts.services.records import Record
-from astra_parts.services.remote_limits import adam_of, check_refills, check_settings
-from astra_parts.services.remote_options import RemoteOptions, TokensUsed, counted
+from astra_parts.services.remote_options import (
+    RemoteOptions,
+    TokensUsed,
+    adam_of,
+    check_refills,
+    check_settings,
+    counted,
+)
 from astra_parts.services.service_losses import service_loss
 from astra_parts.services.service_trainer import ServiceTrainer
 from astra_parts.services.service_update import update_at, window_records

@@ -175,11 +175,7 @@ class Speaker:
         return found
 
     def _afford(self, num_tokens: int) -> None:
-        """Checks that this many more tokens stay within the limit.
-
-        Raises:
-            BudgetError: They do not; nothing more is asked for.
-        """
+        """Raises BudgetError unless this many more tokens stay within the limit."""
         spent = sum(self._kept.tokens())
         if self._max_tokens is not None and num_tokens and spent + num_tokens > self._max_tokens:
             msg = (

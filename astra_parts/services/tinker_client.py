@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 
 from astra_core.errors import ConfigurationError, TrainingError
-from astra_core.errors.excerpt import excerpt
+from astra_core.errors.exception_text import excerpt
 from astra_core.errors.packages import require_package
 from astra_parts.bodies import MOST_WEIGHTS
 from astra_parts.services.deadline import all_within, answers_within, blocking_within, cancel

@@ -12,11 +12,7 @@ class TensorBoardSink(Sink):
 
     @classmethod
     def check(cls) -> None:
-        """Checks that the package is installed.
-
-        Raises:
-            ConfigurationError: It is not.
-        """
+        """Raises ConfigurationError unless the package is installed."""
         require_package(
             "tensorboard",
             subject="tracking.sinks: tensorboard",

@@ -30,11 +30,7 @@ class WandbSink(Sink):
 
     @classmethod
     def check(cls) -> None:
-        """Checks that the package is installed.
-
-        Raises:
-            ConfigurationError: It is not.
-        """
+        """Raises ConfigurationError unless the package is installed."""
         require_package(
             "wandb", subject="tracking.sinks: wandb", extra="wandb", otherwise=" or remove the name"
         )

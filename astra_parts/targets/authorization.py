@@ -12,7 +12,7 @@ from pydantic import Field
 
 from astra_core.config import Section
 from astra_core.errors import AuthorizationError
-from astra_core.errors.excerpt import excerpt
+from astra_core.errors.exception_text import excerpt
 
 _ADDRESS = re.compile(r"https?://(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?(/[\w.~/%-]*)?")
 

@@ -21,7 +21,7 @@ from pydantic import Field
 from astra_core.config import GenerationConfiguration
 from astra_core.conversation import Conversation
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import excerpt
+from astra_core.errors.exception_text import excerpt
 from astra_core.files import file_digest, record_digest
 from astra_core.redaction import masked
 from astra_core.target import Outcome, Surroundings

@@ -9,7 +9,7 @@ from typing import Any
 
 from astra_core.config import GenerationConfiguration
 from astra_core.conversation import Conversation
-from astra_core.errors.excerpt import excerpt, shortened
+from astra_core.errors.exception_text import excerpt, shortened
 from astra_core.redaction import masked
 from astra_core.rollout.slots import filled
 from astra_parts.targets.calls import CallError, about_tokens, call_error

@@ -19,7 +19,7 @@ _STEPS: tuple[tuple[dict[str, float], int], ...] = (
 
 
 def check_sink(plugin: str | type[Sink], **options: Any) -> None:
-    """Checks that a sink may be named under ``tracking.sinks``.
+    """Raises AssertionError unless a sink may be named under ``tracking.sinks``.
 
     - Its options refuse unknown keys, and it is built as ``Class(options, run=run)``.
     - It takes any finite figures, also those of one step in several calls, and ends.
@@ -30,9 +30,6 @@ def check_sink(plugin: str | type[Sink], **options: Any) -> None:
     Args:
         plugin: A built-in name, an import path, or the class.
         options: Its options, as in params.yaml.
-
-    Raises:
-        AssertionError: A promise is broken.
     """
     found: type[Sink] = resolve("sink", plugin) if isinstance(plugin, str) else plugin
     found.check()

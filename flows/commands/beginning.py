@@ -21,7 +21,7 @@ def init(
     from contextlib import chdir
 
     from astra_core.errors import ConfigurationError
-    from astra_core.errors.excerpt import excerpt
+    from astra_core.errors.exception_text import excerpt
     from flows.settings import change_params
     from tasks.machine.console import say
     from tasks.params.schema import read_params

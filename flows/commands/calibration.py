@@ -94,7 +94,7 @@ def named_columns(assignments: Sequence[str]) -> "LabelColumns":
         ConfigurationError: One is no assignment, or names something other than a column.
     """
     from astra_core.errors import ConfigurationError
-    from astra_core.errors.excerpt import excerpt
+    from astra_core.errors.exception_text import excerpt
     from tasks.sources.labelled import LabelColumns
 
     known = [field.name for field in fields(LabelColumns)]

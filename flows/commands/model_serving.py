@@ -105,22 +105,14 @@ def _begin(host: str) -> "tuple[Params, str | None]":
 
 
 def _require_uploads() -> None:
-    """Checks that files can be uploaded.
-
-    Raises:
-        ConfigurationError: The library that reads them is not installed.
-    """
+    """Raises ConfigurationError unless files can be uploaded."""
     from astra_core.errors.packages import require_package
 
     require_package("python_multipart", subject="serve-jobs", extra="serve")
 
 
 def _require_folder(folder: Path) -> None:
-    """Checks that the folder is there, or can be made.
-
-    Raises:
-        ConfigurationError: It cannot.
-    """
+    """Raises ConfigurationError unless the folder is there, or can be made."""
     from astra_core.errors import ConfigurationError
     from astra_core.paths import closed_above, found_at
 

@@ -62,7 +62,7 @@ def compare(
     from tasks.machine.console import say
     from tasks.report.comparison import side_by_side
     from tasks.report.material import read_material
-    from tasks.report.page_of_two import html_of_two, markdown_of_two
+    from tasks.report.page import html_of_two, markdown_of_two
     from tasks.tracking.store import store_errors
 
     with store_errors():

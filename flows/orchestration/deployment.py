@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import shortened
 from astra_parts.bodies import MOST_JSON
 from flows.servers.access import header
 from flows.servers.addresses import client_environment

@@ -12,7 +12,7 @@ from typing import Any
 from prefect.runtime import flow_run
 
 from astra_core.errors import AstraError
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import shortened
 from flows.settings import assignments_of, planned_params
 
 MAX_CHARACTERS = 120

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.errors import DataError
-from astra_core.errors.excerpt import excerpt
+from astra_core.errors.exception_text import excerpt
 
 FILE = "prefect.db"
 _ELSEWHERE = ("PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL")

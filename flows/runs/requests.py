@@ -6,7 +6,7 @@ The command line, a deployment's form and a sweep use the same request. Imports 
 from dataclasses import dataclass
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import excerpt, nearest
+from astra_core.errors.exception_text import excerpt, nearest
 from tasks.pipeline.names import PROMOTION, STAGE_NAMES
 
 STEPS = (*STAGE_NAMES, PROMOTION)

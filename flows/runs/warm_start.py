@@ -1,7 +1,7 @@
 """Makes a run's attacker begin from a version of the registry."""
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import excerpt
+from astra_core.errors.exception_text import excerpt
 from tasks.params.schema import Params
 from tasks.tracking.lineage.parents import version_number
 from tasks.tracking.registry.versions import CHAMPION

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import excerpt
+from astra_core.errors.exception_text import excerpt
 from tasks.machine.environment import PRIVATE, QUIET, STEADY
 
 if TYPE_CHECKING:

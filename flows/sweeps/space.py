@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import excerpt
+from astra_core.errors.exception_text import excerpt
 
 Setting = tuple[str, ...]
 """The changes of one run to params.yaml, beside its seed: ``section.key=value`` for each axis."""

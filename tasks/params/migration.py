@@ -29,11 +29,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
 
 
 def refuse_earlier(record: Mapping[str, Any]) -> None:
-    """Checks that params.yaml is of this version.
-
-    Raises:
-        ConfigurationError: It has keys of an earlier one, each on a line with what took its place.
-    """
+    """Raises ConfigurationError unless params.yaml is of this version."""
     lines = [
         f"{line}; 'astra migrate' rewrites the file"
         for line in migrate(copy.deepcopy(dict(record)))

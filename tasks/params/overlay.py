@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import excerpt
+from astra_core.errors.exception_text import excerpt
 from tasks.machine.variables import variable_set
 
 VARIABLE = "ASTRA_OVERRIDES"

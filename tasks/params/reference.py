@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from astra_core.config import Choice, Section
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import nearest
+from astra_core.errors.exception_text import nearest
 from astra_core.registry import BUILT_INS, read_options
 from tasks.params.schema import Params
 

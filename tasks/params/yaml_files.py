@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import shortened
 from astra_core.paths import is_file, kind_of
 
 # Our own file has 17 KB, 500 nodes and five levels; the parser reads about 2 MB in a second.

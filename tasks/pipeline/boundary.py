@@ -18,8 +18,7 @@ from astra_core.errors import (
     LostProcessError,
     PluginError,
 )
-from astra_core.errors.exception_text import masked_trace, shown_text
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import masked_trace, shortened, shown_text
 from astra_core.executor import shown_by
 from astra_core.training.distribution.launch import own_rank, world_size
 from tasks.machine.console import (

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.errors import DataError
-from astra_core.errors.excerpt import excerpt
+from astra_core.errors.exception_text import excerpt
 from tasks.pipeline.working_copy import has_git
 
 CACHE = Path(".dvc/cache")

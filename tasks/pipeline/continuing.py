@@ -45,7 +45,7 @@ def take_over_last(
 
 def _obstacle(note: CheckpointNote, training: TrainingConfiguration) -> str:
     """Why a run from the start would not reach the state, in words; empty if it would."""
-    from astra_core.training.resume.prolonging import has_same_rates
+    from astra_core.training.learner import has_same_rates
 
     if note.num_done > training.training_steps:
         return f"{note.num_done} training steps are done, more than training.training_steps"

@@ -20,8 +20,7 @@ from astra_core.errors import (
     PluginError,
     RolloutError,
 )
-from astra_core.errors.exception_text import shown_text
-from astra_core.errors.excerpt import excerpt
+from astra_core.errors.exception_text import excerpt, shown_text
 from astra_core.errors.memory import is_out_of_memory, out_of_memory
 from astra_core.files import disk_full, is_disk_full, read_json, write_json
 from astra_core.paths import closed_above, kind_of
@@ -134,11 +133,7 @@ def claim_failure(failure: Failure, stage: str, *, folder: Path = FAILURES) -> b
 
 
 def check_folders() -> None:
-    """Checks that the folders for what a stage leaves behind can be used.
-
-    Raises:
-        ConfigurationError: Something that is no folder is in their place.
-    """
+    """Raises ConfigurationError unless the folders for what a stage leaves behind can be used."""
     for folder in (FAILURES.parent, FAILURES, LOGS):
         kind = kind_of(folder)
         if kind not in {"a folder", "nothing there"}:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import nearest
+from astra_core.errors.exception_text import nearest
 from astra_core.paths import is_file, kind_of
 from tasks.params.plugins import PLUGINS, plugin_data, plugin_sources
 from tasks.params.schema import Params
@@ -44,11 +44,7 @@ def find_stage(name: str) -> Stage:
 
 
 def check_name(name: str) -> None:
-    """Checks that there is a stage called ``name``; imports nothing.
-
-    Raises:
-        ConfigurationError: There is none.
-    """
+    """Raises ConfigurationError unless there is a stage called ``name``; imports nothing."""
     if name not in STAGE_NAMES:
         near = nearest(name, STAGE_NAMES)
         hint = f" Did you mean '{near}'?" if near else ""

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import excerpt
+from astra_core.errors.exception_text import excerpt
 from tasks.promotion.decision import DECISIONS
 from tasks.tracking.registry.registered import has_version
 from tasks.tracking.registry.versions import CANDIDATE, set_alias

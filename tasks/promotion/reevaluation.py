@@ -18,9 +18,9 @@ from astra_core.files import record_digest, write_json, write_text
 from astra_core.metrics.statistics import Interval
 from astra_core.rollout import Prompt
 from astra_parts.metrics.categories import category_labels
-from tasks.figures.categories import category_rates
 from tasks.figures.category_table import (
     category_figures,
+    category_rates,
     rates_csv,
     rates_table,
     read_rates,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from astra_core.errors import DataError
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import shortened
 from tasks.records.prompt_table import COLUMNS, METADATA, SPLITS, prompt_schema
 
 if TYPE_CHECKING:

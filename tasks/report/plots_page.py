@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from astra_core.errors import DataError
-from astra_core.errors.excerpt import excerpt, shortened
+from astra_core.errors.exception_text import excerpt, shortened
 from tasks.report.charts import FIRST, SECOND, THIRD, Chart, draw_lines, line_of
 from tasks.report.page import templates
 

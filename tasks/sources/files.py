@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import ConfigurationError, DataError
-from astra_core.errors.excerpt import excerpt, shortened
+from astra_core.errors.exception_text import excerpt, shortened
 from astra_core.paths import found_at, is_file
 from astra_core.rollout.metadata import Scalar
 from tasks.params.yaml_files import load_yaml, read_yaml_text
 from tasks.sources.columns import Columns, shown_names
-from tasks.sources.csv_numbers import cell_value, column_kinds
 from tasks.sources.text_files import (
+    cell_value,
+    column_kinds,
     csv_rows,
     delimiter,
     kind_of_file,

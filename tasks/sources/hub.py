@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import shortened
 from tasks.sources.files import file_suffixes
 
 # Description files that many data sets have beside the rows.

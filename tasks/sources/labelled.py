@@ -13,7 +13,7 @@ from typing import Any
 
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import ConfigurationError, DataError
-from astra_core.errors.excerpt import excerpt, shortened
+from astra_core.errors.exception_text import excerpt, shortened
 from astra_core.judge import Exchange
 from astra_core.paths import found_at, is_file
 from astra_core.rollout import Prompt

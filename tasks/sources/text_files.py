@@ -2,15 +2,18 @@
 
 import csv
 import gzip
+import math
+import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
 from astra_core.errors import DataError
+from astra_core.rollout.metadata import Scalar
 
 # Characters of a line, or of a file that is read as a whole: beyond it something else is meant.
 LONGEST_LINE = 1 << 24
@@ -119,3 +122,36 @@ def _opened(path: Path, *, newline: str | None) -> TextIO:
     if path.suffix.lower() == ".gz":
         return gzip.open(path, "rt", encoding="utf-8-sig", newline=newline)
     return path.open(encoding="utf-8-sig", newline=newline)
+
+
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,17})?(?:[eE][+-]?[0-9]{1,3})?")
+
+Kind = type[int] | type[float] | type[str]
+
+
+def column_kinds(rows: Iterable[Mapping[str, str | None]], names: Sequence[str]) -> dict[str, Kind]:
+    """The type of each of these columns over all rows; text if every cell is empty."""
+    filled: set[str] = set()
+    whole, number = set(names), set(names)
+    for row in rows:
+        for name in number | whole:
+            cell = row[name]
+            if not cell:
+                continue
+            filled.add(name)
+            if not _WHOLE.fullmatch(cell):
+                whole.discard(name)
+            if not (_NUMBER.fullmatch(cell) and math.isfinite(float(cell))):
+                number.discard(name)
+    kinds: dict[str, Kind] = dict.fromkeys(names, str)
+    kinds |= dict.fromkeys(number & filled, float)
+    kinds |= dict.fromkeys(whole & filled, int)
+    return kinds
+
+
+def cell_value(cell: str | None, kind: Kind) -> Scalar:
+    """The cell's value by its column's type; None for a cell that a short row lacks."""
+    if cell is None or kind is str:
+        return cell
+    return kind(cell) if cell else None

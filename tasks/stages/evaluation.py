@@ -12,8 +12,7 @@ from astra_parts.metrics.categories import CATEGORY, category_labels
 from astra_parts.metrics.invented_words import InventedWords
 from astra_parts.metrics.tries import equivalent_tries
 from tasks.figures.belief import Believer
-from tasks.figures.categories import category_rates
-from tasks.figures.category_table import with_categories
+from tasks.figures.category_table import category_rates, with_categories
 from tasks.figures.examination import (
     EvaluationParams,
     Places,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from astra_core.config import Choice, EvaluationConfiguration, SystemConfiguration
 from astra_core.errors import DataError
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import shortened
 from astra_core.files import draft_folder_of, write_json, write_text
 from astra_core.redaction import masked
 from astra_core.scorers.of_probes import text_scorer_choice

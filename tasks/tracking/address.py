@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from astra_core.errors.excerpt import excerpt
+from astra_core.errors.exception_text import excerpt
 from astra_core.paths import kind_of
 from tasks.tracking.errors import DamagedStoreError
 

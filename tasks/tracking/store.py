@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from astra_core.errors import AstraError
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import shortened
 from astra_core.errors.memory import is_out_of_memory, out_of_memory
 from astra_core.files import disk_full, is_disk_full
 from tasks.machine.ports import MLFLOW_PORT

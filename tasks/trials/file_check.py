@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from astra_core.errors import ConfigurationError, GateError
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import shortened
 from astra_core.files import read_json
 from astra_core.paths import found_at, is_file
 from astra_core.redaction import masked

@@ -170,11 +170,7 @@ def ready_to_try(params: Params) -> TrainingFiles:
 
 
 def check_inputs(paths: Sequence[Path]) -> None:
-    """Checks that the outputs of earlier stages exist.
-
-    Raises:
-        DataError: One is missing.
-    """
+    """Raises DataError unless the outputs of earlier stages exist."""
     makers = {"valid": "validation", "base": "models"}
     missing = [path for path in paths if not path.exists()]
     if missing:

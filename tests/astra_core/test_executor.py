@@ -1,8 +1,8 @@
 from shard_sums import bar_into
 
 from astra_core.executor import shown_by
-from astra_core.executors.local import LocalExecutor
-from astra_parts.executors.scaled_numbers import ScaledNumbers
+from astra_core.executors.bench import LocalExecutor
+from astra_parts.testing.contracts.executor import ScaledNumbers
 
 
 def run(folder, count):

@@ -6,7 +6,7 @@ import pytest
 from project import run_in, set_params
 from shared import finished_project
 
-from flows.runs.workspaces import WORKSPACES
+from flows.training import WORKSPACES
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(1800)]
 

@@ -1,6 +1,8 @@
 """The whole flow: refused before it starts, and once for real on a project of toy size."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 from project import run_in
@@ -9,8 +11,11 @@ from shared import finished_project
 from astra_core.errors import ConfigurationError
 from flows.errors import StageError
 from flows.orchestration.reports import PipelineReport
-from flows.training import red_team_training, stage_runner
-from tasks.params.schema import Params
+from flows.runs.attempts import StageOutcome
+from flows.runs.requests import RunRequest
+from flows.training import WORKSPACES, red_team_training, run_stages, stage_runner, workspace
+from tasks.params.schema import Params, read_params
+from tasks.tracking.store import project_root
 
 pytestmark = pytest.mark.real
 
@@ -54,4 +59,109 @@ def test_astra_run_trains_then_skips_and_registers_again_what_was_lost(tmp_path,
     for said in (finished.said, second.stdout, third.stdout):
         assert "registered     attacker version 1" in said
         assert "promotion      attacker version 1" in said
+    assert "up to date" in run_in(folder, "-m", "dvc", "status").stdout
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder with params.yaml and dvc.yaml."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("params.yaml", "dvc.yaml"):
+        shutil.copy(ROOT / name, tmp_path)
+
+
+def test_stages_run_in_order_until_one_fails():
+    seen = []
+
+    def run(name, /, *, force=False):
+        seen.append((name, force))
+        error = StageError("no models") if name == "models" else None
+        return StageOutcome(name, "Completed", 0.0, 1, error=error).checked()
+
+    with pytest.raises(StageError, match="no models"):
+        run_stages(RunRequest(start="validation", end="training", force=True), run)
+
+    assert [("validation", True), ("models", True)] == seen
+
+
+def test_what_the_registry_lost_is_registered_once_more(project, capsys):
+    seen = []
+
+    def run(name, /, *, force=False):
+        seen.append((name, force))
+        return StageOutcome(name, "Skipped", 0.0, 1)
+
+    # No receipt: as after the registry was deleted.
+    run_stages(RunRequest(only="registration"), run)
+
+    assert [("registration", False), ("registration", True)] == seen
+    assert "the registry has lost this version" in capsys.readouterr().out
+
+
+@pytest.fixture
+def workspace_project(tmp_path, monkeypatch):
+    """A project whose code is one file."""
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks/code.py").write_text("one")
+    (tmp_path / "my.txt").write_text("a")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_workspace_has_its_own_values_todays_code_and_what_was_made_there(workspace_project):
+    before = Path("params.yaml").read_bytes()
+    own = ["prompts.source=file", "prompts.path=my.txt"]
+    with workspace("night", [*own, "seed=5"]):
+        assert (workspace_project / WORKSPACES / "night", 5) == (Path.cwd(), read_params().seed)
+        assert workspace_project == project_root()
+        Path("made").touch()
+    Path("tasks/code.py").rename("tasks/other.py")
+    Path("my.txt").write_text("b")
+    with workspace("night", [*own, "seed=6"]):
+        assert 6 == read_params().seed
+        assert ["other.py"] == [path.name for path in Path("tasks").iterdir()]
+        assert "b" == Path("my.txt").read_text()
+        assert Path("made").is_file()
+    with workspace("sweep", ["seed=7"]):
+        assert not Path("made").exists()
+    with workspace("night", []):
+        assert workspace_project == Path.cwd()
+
+    assert before == Path("params.yaml").read_bytes()
+
+
+def test_a_path_out_of_the_project_is_refused_with_a_way_out(workspace_project):
+    own = ["prompts.source=file", "prompts.path=../my.txt"]
+    with (
+        pytest.raises(ConfigurationError, match=r"in the project, got \.\./my\.txt; write"),
+        workspace("night", own),
+    ):
+        pass
+
+
+# As a deployment calls it; the other seed of the data makes other prompts.
+NIGHT = """\
+from flows.servers.environment import quiet_run
+with quiet_run():
+    from flows.training import red_team_training
+    for _ in range(2):
+        red_team_training(overrides={"data_seed": 7}, end="prompts")
+"""
+
+
+@pytest.mark.real
+@pytest.mark.timeout(1800)
+def test_a_flow_with_values_of_its_own_leaves_the_project_as_it_is(tmp_path, tmp_path_factory):
+    folder = finished_project(tmp_path_factory).copy_to(tmp_path / "project")
+    name = Path("data/prompts/train.parquet")
+    prompts = (folder / name).read_bytes()
+    said = run_in(folder, "-c", NIGHT).stdout
+
+    assert 1 == said.count("prompts      up to date")
+    assert prompts != (folder / WORKSPACES / "flow" / name).read_bytes()
+    assert prompts == (folder / name).read_bytes()
     assert "up to date" in run_in(folder, "-m", "dvc", "status").stdout

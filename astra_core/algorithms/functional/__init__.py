@@ -5,6 +5,9 @@ prompt, ``N`` pairs, rollouts or nodes. Log-probabilities and ratios are in nats
 minimised and come per pair or per token; ``aggregate`` makes one number of them. Every result is
 finite and defined for an empty batch, a single sample and a row without tokens. Inputs at masked
 positions that need a gradient have to be finite.
+
+Every function raises ``ShapeError`` where its tensors do not fit each other, ``DataError`` for a
+reward that is NaN or infinite, and ``ConfigurationError`` for a number outside its range.
 """
 
 from astra_core.algorithms.functional.advantages import gae, n_step_returns, reward_to_go, token_gae
@@ -71,7 +74,6 @@ from astra_core.algorithms.functional.policy_gradient import (
     is_clipped,
     is_dual_clipped,
     reinforce_surrogate,
-    token_entropies,
     truncated_surrogate,
     value_losses,
 )
@@ -173,7 +175,6 @@ __all__ = [
     "sppo_losses",
     "stepped_coefficient",
     "threshold_selection",
-    "token_entropies",
     "token_gae",
     "top_k_selection",
     "tree_gae",

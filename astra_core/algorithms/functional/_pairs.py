@@ -17,12 +17,7 @@ def scaled_margins(
 def margins(
     chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], beta: float
 ) -> Float[Tensor, " N"]:
-    """The log-ratio of the better probe minus that of its sibling, nats.
-
-    Raises:
-        ConfigurationError: ``beta`` is not positive.
-        ShapeError: The two sides do not share one shape ``[N]``.
-    """
+    """The log-ratio of the better probe minus that of its sibling, nats."""
     require_pairs(chosen, rejected, beta)
     return chosen - rejected
 
@@ -30,23 +25,13 @@ def margins(
 def scaled_sides(
     chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], beta: float
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
-    """Both log-ratios times ``beta``: the implicit rewards of the two probes.
-
-    Raises:
-        ConfigurationError: ``beta`` is not positive.
-        ShapeError: The two sides do not share one shape ``[N]``.
-    """
+    """Both log-ratios times ``beta``: the implicit rewards of the two probes."""
     require_pairs(chosen, rejected, beta)
     return beta * chosen, beta * rejected
 
 
 def require_pairs(chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], beta: float) -> None:
-    """Checks that the two sides are one number per pair, and ``beta`` is positive.
-
-    Raises:
-        ConfigurationError: ``beta`` is not positive.
-        ShapeError: The two sides do not share one shape ``[N]``.
-    """
+    """Checks that the two sides are one number per pair, and ``beta`` is positive."""
     if not beta > 0:
         msg = f"beta must be positive, got {beta}; 0.1 is the usual start"
         raise ConfigurationError(msg)
@@ -55,11 +40,7 @@ def require_pairs(chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], be
 
 
 def require_label_smoothing(label_smoothing: float) -> None:
-    """Checks that it is a share of flipped pairs that a loss can correct.
-
-    Raises:
-        ConfigurationError: It is not.
-    """
+    """Raises ConfigurationError unless it is a share of flipped pairs that a loss can correct."""
     if not 0 <= label_smoothing < 0.5:
         msg = (
             f"label_smoothing must lie in [0, 0.5), got {label_smoothing}; "

@@ -6,11 +6,7 @@ from astra_core.errors import DataError, ShapeError
 
 
 def require_same_shape(**tensors: Tensor) -> None:
-    """Checks that all tensors have the first one's shape.
-
-    Raises:
-        ShapeError: One of them has another shape.
-    """
+    """Checks that all tensors have the first one's shape."""
     (first, model), *rest = tensors.items()
     for name, tensor in rest:
         if tensor.shape != model.shape:
@@ -22,11 +18,7 @@ def require_same_shape(**tensors: Tensor) -> None:
 
 
 def require_rank(rank: int, **tensors: Tensor) -> None:
-    """Checks that every tensor has ``rank`` axes.
-
-    Raises:
-        ShapeError: One of them has more or fewer.
-    """
+    """Checks that every tensor has ``rank`` axes."""
     for name, tensor in tensors.items():
         if tensor.ndim != rank:
             msg = (
@@ -41,9 +33,6 @@ def require_column_or_same(**tensors: Tensor) -> None:
 
     A vector ``[B]`` is rejected although torch would accept it: against ``[B, T]`` it broadcasts
     along tokens, which is silently wrong whenever B equals T.
-
-    Raises:
-        ShapeError: A rank other than two, unequal B, or two lengths above 1 that differ.
     """
     require_rank(2, **tensors)
     (first, model), *rest = tensors.items()
@@ -62,9 +51,6 @@ def require_finite(**tensors: Tensor) -> None:
 
     A comparison with a NaN is false, so that it would be ranked somewhere, or make its whole group
     count as flat; an infinite one makes the others' mean infinite.
-
-    Raises:
-        DataError: An entry is NaN or infinite.
     """
     for name, tensor in tensors.items():
         wrong = ~tensor.detach().isfinite().flatten()

@@ -44,7 +44,6 @@ def gae(
 
     Raises:
         ConfigurationError: ``discount`` or ``decay`` lies outside [0, 1].
-        ShapeError: They do not share one shape.
 
     Source:
         Schulman et al., arXiv:1506.02438, eq. 16.
@@ -92,7 +91,6 @@ def token_gae(
 
     Raises:
         ConfigurationError: ``discount`` or ``decay`` lies outside [0, 1].
-        ShapeError: The three do not share one shape ``[B, T]``, or ``final_values`` is not ``[B]``.
 
     Source:
         Schulman et al., arXiv:1506.02438, eq. 16.
@@ -138,7 +136,6 @@ def reward_to_go(
 
     Raises:
         ConfigurationError: ``discount`` lies outside [0, 1].
-        ShapeError: The tensors do not share one shape.
 
     Source:
         Sutton and Barto, Reinforcement Learning (2nd ed.), eq. 3.8.

@@ -71,7 +71,6 @@ def aggregate(
     Raises:
         ConfigurationError: An unknown mode, or ``constant_length`` without a positive
             ``max_length``.
-        ShapeError: ``values`` does not fit ``mask``.
     """
     require_column_or_same(mask=mask, values=values)
     weight = aggregation_weight(mask, mode=mode, max_length=max_length)
@@ -89,7 +88,6 @@ def aggregation_weights(
 
     Raises:
         ConfigurationError: An unknown mode.
-        ShapeError: ``mask`` is not ``[B, T]``.
     """
     require_rank(2, mask=mask)
     _check_mode(mode)
@@ -110,7 +108,6 @@ def aggregation_weight(
     Raises:
         ConfigurationError: An unknown mode, or ``constant_length`` without a positive
             ``max_length``.
-        ShapeError: ``mask`` is not ``[B, T]``.
     """
     require_rank(2, mask=mask)
     _check_mode(mode)

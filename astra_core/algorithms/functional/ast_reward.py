@@ -15,11 +15,7 @@ from astra_core.algorithms.functional.masking import masked_mean, masked_sum
 def sequence_probability(
     logprobs: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]
 ) -> Float[Tensor, " B"]:
-    """Probability of each whole probe, in [0, 1]; ASTRA-RL's likelihood, to reproduce it.
-
-    Raises:
-        ShapeError: The two do not share one shape ``[B, T]``.
-    """
+    """Probability of each whole probe, in [0, 1]; ASTRA-RL's likelihood, to reproduce it."""
     require_rank(2, logprobs=logprobs)
     return masked_sum(logprobs, mask, dim=-1).exp()
 
@@ -28,9 +24,6 @@ def mean_logprob(logprobs: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> F
     """Log-probability per token of each probe, in nats, at most 0; minus the log of its perplexity.
 
     A probe without tokens gets 0, the best value: reject empty probes before they get here.
-
-    Raises:
-        ShapeError: The two do not share one shape ``[B, T]``.
     """
     require_rank(2, logprobs=logprobs)
     return masked_mean(logprobs, mask, dim=-1)
@@ -48,9 +41,6 @@ def excess_nll(
         mask: True at the tokens of the probe.
         tolerated: Negative log-likelihood per token that costs nothing, such as the reference's
             own.
-
-    Raises:
-        ShapeError: The two do not share one shape ``[B, T]``.
     """
     return (-mean_logprob(logprobs, mask) - tolerated).relu()
 
@@ -74,9 +64,6 @@ def ast_rewards(
         likelihood_weight: ASTRA-RL 0.025, on ``sequence_probability``.
         joint_weight: ASTRA-RL 0.1.
         response_weight: ASTRA-RL 0.1.
-
-    Raises:
-        ShapeError: The three do not share one shape.
 
     Source:
         Hardy et al., ASTPrompter, arXiv:2407.09447.

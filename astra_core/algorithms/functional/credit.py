@@ -52,7 +52,6 @@ def backed_up_rewards(
         ConfigurationError: An unknown ``how``, ``discount`` outside [0, 1] or ``horizon`` below 1.
         DataError: ``parents`` holds an index that does not exist, or a cycle, or a reward is NaN or
             infinite.
-        ShapeError: The two do not share one shape ``[N]``.
 
     Source:
         Best child: the tree back-up of ASTRA-RL; mean over leaves: MALT, arXiv:2412.01928.
@@ -115,7 +114,6 @@ def visit_weights(
 
     Raises:
         DataError: ``parents`` holds an index that does not exist, or a cycle.
-        ShapeError: The two do not share one shape ``[N]``.
 
     Source:
         Sutton et al., Policy gradient methods (NIPS 1999), theorem 1: states count by their visits.
@@ -157,7 +155,6 @@ def clipped_rewards(rewards: Float[Tensor, " N"], *, limit: float) -> Float[Tens
 
     Raises:
         ConfigurationError: ``limit`` is not positive.
-        DataError: A reward is NaN or infinite.
 
     Source:
         Mnih et al., DQN, Nature 518 (2015), methods; of RLOO in TRL (``reward_clip_range``).
@@ -181,9 +178,6 @@ def sibling_groups(
     Returns:
         The parent's index, or for a first turn a number below 0 that stands for its seed; fit for
         ``group_advantages``, ``leave_one_out`` and ``preference_pairs``.
-
-    Raises:
-        ShapeError: The two do not share one shape ``[N]``.
     """
     require_rank(1, parents=parents)
     if seeds is None:
@@ -219,8 +213,6 @@ def preference_pairs(
 
     Raises:
         ConfigurationError: ``min_margin`` is negative.
-        DataError: A reward is NaN or infinite.
-        ShapeError: The two do not share one shape ``[N]``.
     """
     if min_margin < 0:
         msg = f"min_margin must not be negative, got {min_margin}; 0 refuses ties only"

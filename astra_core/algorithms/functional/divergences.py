@@ -41,7 +41,6 @@ def divergence_scores(
 
     Raises:
         ConfigurationError: An unknown divergence, or ``alpha`` outside (0, 1).
-        ShapeError: ``log_ratios`` is not ``[N]``.
 
     Source:
         Wang et al., f-DPO, arXiv:2309.16240, table 2.

@@ -53,8 +53,6 @@ def group_advantages(
 
     Raises:
         ConfigurationError: An unknown ``scale``.
-        DataError: A reward is NaN or infinite.
-        ShapeError: ``groups`` has another shape, or is missing and ``rewards`` is not ``[P, G]``.
 
     Source:
         DeepSeekMath, arXiv:2402.03300, section 4.1.2; not scaling: Dr. GRPO, arXiv:2503.20783; by
@@ -95,10 +93,6 @@ def group_advantages_over_runs(
         Advantages without gradient. With a single run in a group they are only centred; where run
         means differ by ``min_spread`` or less, exact zeros.
 
-    Raises:
-        DataError: A reward is NaN or infinite.
-        ShapeError: The three do not share one shape ``[B]``.
-
     Source:
         NexRL 1.4.0, two-stage group advantages.
     """
@@ -130,10 +124,6 @@ def leave_one_out(
     Returns:
         Advantages in reward units, without gradient; 0 for a rollout without siblings.
 
-    Raises:
-        DataError: A reward is NaN or infinite.
-        ShapeError: ``groups`` has another shape, or is missing and ``rewards`` is not ``[P, G]``.
-
     Source:
         Kool, van Hoof and Welling, Buy 4 REINFORCE Samples (2019); RLOO, arXiv:2402.14740.
     """
@@ -150,23 +140,14 @@ def num_flat_groups(
     *,
     min_spread: float = MIN_SPREAD,
 ) -> int:
-    """Number of groups that teach nothing: one rollout only, or a spread of at most ``min_spread``.
-
-    Raises:
-        DataError: A reward is NaN or infinite.
-        ShapeError: ``groups`` has another shape, or is missing and ``rewards`` is not ``[P, G]``.
-    """
+    """Number of groups that teach nothing: one rollout, or a spread of at most ``min_spread``."""
     index = _group_index(rewards, groups)
     spread = _moments(rewards.detach().double().flatten(), index).spread
     return int((spread <= min_spread).sum())
 
 
 def mean_baseline_advantages(rewards: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
-    """Rewards minus the batch's mean, without gradient; empty for an empty batch.
-
-    Raises:
-        DataError: A reward is NaN or infinite.
-    """
+    """Rewards minus the batch's mean, without gradient; empty for an empty batch."""
     require_finite(rewards=rewards)
     if rewards.numel() == 0:
         return rewards.detach()
@@ -183,9 +164,6 @@ def running_mean(rewards: Float[Tensor, " B"], *, mean: float, num_seen: int) ->
         rewards: The new ones.
         mean: Of the rewards seen before; anything when there were none.
         num_seen: How many these were.
-
-    Raises:
-        DataError: A new reward is NaN or infinite; the mean would be lost for good.
     """
     require_finite(rewards=rewards)
     total = num_seen + rewards.numel()

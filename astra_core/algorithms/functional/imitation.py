@@ -25,9 +25,6 @@ def threshold_selection(rewards: Float[Tensor, " N"], *, threshold: float) -> Bo
         rewards: One per rollout, summed over its turns.
         threshold: In reward units; a reward equal to it is kept.
 
-    Raises:
-        DataError: A reward is NaN or infinite.
-
     Source:
         Expert iteration as in NIP; ReST, arXiv:2308.08998, section 3.
     """
@@ -44,8 +41,6 @@ def top_k_selection(rewards: Float[Tensor, " N"], *, k: int) -> Bool[Tensor, " N
 
     Raises:
         ConfigurationError: ``k`` is negative.
-        DataError: A reward is NaN or infinite.
-        ShapeError: ``rewards`` is not ``[N]``.
 
     Source:
         RAFT, arXiv:2304.06767, algorithm 1.
@@ -76,8 +71,6 @@ def reward_weighted_probabilities(
 
     Raises:
         ConfigurationError: ``exploration`` is negative.
-        DataError: A reward is NaN or infinite.
-        ShapeError: ``rewards`` is not ``[N]``.
 
     Source:
         Expert iteration with weighted sampling as in NIP, which ends in nan for equal rewards.
@@ -112,11 +105,7 @@ def selection_size(num_rollouts: int, *, fraction: float) -> int:
 def nll_losses(
     logprobs: Float[Tensor, "B T"], *, weights: Float[Tensor, " B"] | None = None
 ) -> Float[Tensor, "B T"]:
-    """Negative log-likelihood of each token, in nats, times the weight of its sequence if given.
-
-    Raises:
-        ShapeError: ``logprobs`` is not ``[B, T]``, or there is not one weight per sequence.
-    """
+    """Negative log-likelihood of each token, in nats, times the weight of its sequence if given."""
     require_rank(2, logprobs=logprobs)
     if weights is None:
         return -logprobs
@@ -154,7 +143,6 @@ def distillation_advantages(
 
     Raises:
         ConfigurationError: ``discount`` lies outside [0, 1] or ``num_steps`` is below 1.
-        ShapeError: The three do not share one shape.
 
     Source:
         GKD, arXiv:2306.13649, and Thinking Machines, "On-Policy Distillation" (2025); NexRL 1.4.0.

@@ -47,7 +47,6 @@ def kl_estimates(
 
     Raises:
         ConfigurationError: An unknown estimator.
-        ShapeError: The two do not share one shape.
 
     Source:
         Schulman, http://joschu.net/blog/kl-approx.html; limits as in NexRL 1.4.0.
@@ -71,9 +70,6 @@ def importance_weighted_kl(
     Args:
         kl: From ``kl_estimates``, in nats, with gradient.
         log_ratios: Attacker over the policy that sampled, in nats, held within 20.
-
-    Raises:
-        ShapeError: The two do not share one shape.
 
     Source:
         DeepSeek-V3.2, arXiv:2512.02556, section 3.1 (unbiased KL estimate).
@@ -100,9 +96,6 @@ def kl_penalised_rewards(
     Returns:
         Rewards without gradient.
 
-    Raises:
-        ShapeError: The three do not share one shape.
-
     Source:
         Ziegler et al., arXiv:1909.08593, eq. 2.
     """
@@ -128,7 +121,6 @@ def adaptive_coefficient(
 
     Raises:
         ConfigurationError: ``target`` or ``horizon`` is not positive.
-        DataError: ``kl`` is NaN or infinite.
 
     Source:
         Ziegler et al., arXiv:1909.08593, on choosing beta dynamically.
@@ -154,7 +146,6 @@ def stepped_coefficient(
     Raises:
         ConfigurationError: ``target`` is not positive, ``tolerance`` below 1 or ``factor`` not
             above 1.
-        DataError: ``kl`` is NaN or infinite.
 
     Source:
         Schulman et al., arXiv:1707.06347, section 4.

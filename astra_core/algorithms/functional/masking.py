@@ -24,11 +24,7 @@ def masked_count(mask: Bool[Tensor, "*shape"], *, dim: int | None = None) -> Int
 def masked_sum(
     values: Float[Tensor, "*shape"], mask: Bool[Tensor, "*shape"], *, dim: int | None = None
 ) -> Float[Tensor, "*rest"]:
-    """Sum of the kept values, over everything or along ``dim``; 0 where none is kept.
-
-    Raises:
-        ShapeError: ``mask`` has another shape than ``values``.
-    """
+    """Sum of the kept values, over everything or along ``dim``; 0 where none is kept."""
     require_same_shape(values=values, mask=mask)
     kept = values.where(mask, zeros_like(values))
     return kept.sum() if dim is None else kept.sum(dim)
@@ -37,11 +33,7 @@ def masked_sum(
 def masked_mean(
     values: Float[Tensor, "*shape"], mask: Bool[Tensor, "*shape"], *, dim: int | None = None
 ) -> Float[Tensor, "*rest"]:
-    """Mean of the kept values, over everything or along ``dim``; 0 where none is kept.
-
-    Raises:
-        ShapeError: ``mask`` has another shape than ``values``.
-    """
+    """Mean of the kept values, over everything or along ``dim``; 0 where none is kept."""
     # A row without tokens is legal (the target refused at once); 0/0 would make the batch NaN.
     return masked_sum(values, mask, dim=dim) / masked_count(mask, dim=dim).clamp(min=1)
 
@@ -55,9 +47,6 @@ def masked_variance(
         values: Any shape.
         mask: True where a value counts.
         ddof: Subtracted from the number of values: 0 is the population variance, 1 Bessel's.
-
-    Raises:
-        ShapeError: ``mask`` has another shape than ``values``.
     """
     centred = values - masked_mean(values, mask)
     return masked_sum(centred.square(), mask) / (masked_count(mask) - ddof).clamp(min=1)
@@ -76,10 +65,6 @@ def masked_whiten(
         values: Any shape, any unit.
         mask: True where a value counts.
         min_spread: Standard deviation, in units of the values, at or below which all become zero.
-
-    Raises:
-        DataError: A kept value is NaN or infinite; all of them would become zero.
-        ShapeError: ``mask`` has another shape than ``values``.
     """
     require_same_shape(values=values, mask=mask)
     require_finite(values=values.where(mask, zeros_like(values)))

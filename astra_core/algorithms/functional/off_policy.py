@@ -35,7 +35,6 @@ def off_policy_weights(
 
     Raises:
         ConfigurationError: ``cap`` is not positive.
-        ShapeError: The two differ in shape.
 
     Source:
         Truncation: Ionides, Journal of Computational and Graphical Statistics 17 (2008), 295-311.
@@ -64,7 +63,6 @@ def is_near_policy(
 
     Raises:
         ConfigurationError: ``cap`` is not above 1.
-        ShapeError: The two differ in shape.
 
     Source:
         SkyRL's geometric sequence mask, whose band is 0.99 to 1.01.

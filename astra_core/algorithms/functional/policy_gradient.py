@@ -3,8 +3,8 @@
 Each takes log-ratios ``log attacker - log sampling policy`` rather than two sets of
 log-probabilities. So token-level and sequence-level importance weights are one function: pass
 ``logprobs - old_logprobs`` for the first, and ``sequence_log_ratios(...,
-length_normalised=True)[:, None]`` for the second. Advantages never carry a gradient.
-``aggregation`` reduces the tokens.
+length_normalised=True)[:, None]`` for the second. Advantages, per token or one column for the whole
+sequence, never carry a gradient. ``aggregation`` reduces the tokens.
 """
 
 import torch
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from astra_core.algorithms.functional._shapes import (
     require_column_or_same,
-    require_rank,
     require_same_shape,
 )
 from astra_core.errors import ConfigurationError
@@ -26,13 +25,6 @@ def reinforce_surrogate(
     logprobs: Float[Tensor, "B T"], advantages: Float[Tensor, "B #T"]
 ) -> Float[Tensor, "B T"]:
     """``-A log p`` per token; right only while the attacker is still the policy that sampled.
-
-    Args:
-        logprobs: Of the attacker, in nats.
-        advantages: Per token, or one column for the whole sequence.
-
-    Raises:
-        ShapeError: ``advantages`` is neither ``[B, T]`` nor ``[B, 1]``.
 
     Source:
         Williams, Machine Learning 8 (1992), 229-256.
@@ -58,10 +50,6 @@ def clipped_surrogate(
         clip_high: How far it may rise for a good one; above ``clip_low`` in DAPO ("clip higher").
         dual_clip: Bounds the objective of a bad token from below by ``dual_clip * A``, for ratios
             that are far off; above 1, or None for the plain objective.
-
-    Raises:
-        ConfigurationError: A clip lies outside its range.
-        ShapeError: The two do not fit each other.
 
     Source:
         Schulman et al., arXiv:1707.06347, eq. 7; asymmetric: DAPO, arXiv:2503.14476, section 3.1;
@@ -91,10 +79,6 @@ def is_clipped(
         advantages: Per token, or one column for the whole sequence.
         clip_low: As in ``clipped_surrogate``.
         clip_high: As in ``clipped_surrogate``.
-
-    Raises:
-        ConfigurationError: A clip lies outside its range.
-        ShapeError: The two do not fit each other.
     """
     _check_clips(clip_low, clip_high, None)
     require_column_or_same(log_ratios=log_ratios, advantages=advantages)
@@ -116,7 +100,6 @@ def is_dual_clipped(
 
     Raises:
         ConfigurationError: ``dual_clip`` is not above 1.
-        ShapeError: The two do not fit each other.
     """
     _check_dual_clip(dual_clip)
     require_column_or_same(log_ratios=log_ratios, advantages=advantages)
@@ -127,13 +110,6 @@ def importance_sampling_surrogate(
     log_ratios: Float[Tensor, "B #T"], advantages: Float[Tensor, "B #T"]
 ) -> Float[Tensor, "B #T"]:
     """``-r A``: unbiased off-policy, with a variance that grows with the age of the samples.
-
-    Args:
-        log_ratios: Attacker over sampling policy, in nats, per token or per sequence.
-        advantages: Per token, or one column for the whole sequence.
-
-    Raises:
-        ShapeError: The two do not fit each other.
 
     Source:
         Schulman et al., arXiv:1707.06347, eq. 6 (conservative policy iteration).
@@ -161,7 +137,6 @@ def truncated_surrogate(
 
     Raises:
         ConfigurationError: ``max_ratio`` is not positive.
-        ShapeError: The three do not fit each other.
 
     Source:
         CISPO, arXiv:2506.13585, section 3.1.
@@ -197,7 +172,6 @@ def value_losses(
 
     Raises:
         ConfigurationError: ``clip`` is not positive.
-        ShapeError: The three do not share one shape.
 
     Source:
         Schulman et al., arXiv:1707.06347, eq. 9; the clip: Engstrom et al.,
@@ -213,38 +187,6 @@ def value_losses(
     anchor = old_values.detach()
     clipped = anchor + (values - anchor).clamp(-clip, clip)
     return 0.5 * torch.maximum(errors, (clipped - returns.detach()).square())
-
-
-def token_entropies(
-    logits: Float[Tensor, "N V"], *, chunk_size: int | None = None
-) -> Float[Tensor, " N"]:
-    """Entropy of each position's distribution over the vocabulary, in nats, 0 to ``log V``.
-
-    Args:
-        logits: One row per scored position, already divided by the sampling temperature; ``-inf``
-            bars a token. Half precision is computed, and returned, in float32.
-        chunk_size: Rows worked on at once. Without gradient this bounds the memory beyond
-            ``logits`` to ``chunk_size * V`` numbers; the result is the same.
-
-    Raises:
-        ConfigurationError: ``chunk_size`` is below 1.
-        ShapeError: ``logits`` is not ``[N, V]``.
-    """
-    require_rank(2, logits=logits)
-    if chunk_size is None:
-        return _entropies(logits)
-    if chunk_size < 1:
-        msg = f"chunk_size must be at least 1, got {chunk_size}; None takes all rows at once"
-        raise ConfigurationError(msg)
-    return torch.cat([_entropies(chunk) for chunk in torch.split(logits, chunk_size)])
-
-
-def _entropies(logits: Float[Tensor, "N V"]) -> Float[Tensor, " N"]:
-    wide = logits.float() if logits.itemsize < 4 else logits
-    # 0 * -inf is nan in value and in gradient; the lowest finite number has probability 0 as well.
-    finite = wide.clamp(min=torch.finfo(wide.dtype).min)
-    logprobs = finite.log_softmax(-1)
-    return -(logprobs.exp() * logprobs).sum(-1)
 
 
 def _check_clips(clip_low: float, clip_high: float, dual_clip: float | None) -> None:

@@ -3,8 +3,9 @@
 Every loss takes log-ratios ``log attacker(probe) - log reference(probe)``, in nats, one per
 sequence, and returns one loss per pair, so that a trainer sums over its whole window and divides
 once. With ``h = chosen - rejected`` all of them pull ``h`` up; they differ in where they stop.
-Whether a log-ratio is a sum over tokens or a mean is decided by ``sequence_log_ratios``, in one
-place for all of them.
+``beta`` is the strength of the pull to the reference, positive, and ``label_smoothing`` the
+probability of a flipped pair, in [0, 0.5). Whether a log-ratio is a sum over tokens or a mean is
+decided by ``sequence_log_ratios``, in one place for all of them.
 """
 
 from dataclasses import dataclass
@@ -42,9 +43,6 @@ def sequence_log_ratios(
 
     Returns:
         Nats, or nats per token; 0 for a sequence without tokens.
-
-    Raises:
-        ShapeError: The three do not share one shape ``[B, T]``.
     """
     require_rank(2, logprobs=logprobs)
     require_same_shape(logprobs=logprobs, other_logprobs=other_logprobs, mask=mask)
@@ -56,15 +54,6 @@ def dpo_losses(
     chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
 ) -> Float[Tensor, " N"]:
     """Negative log-likelihood of the preference under Bradley and Terry: ``-log sigmoid(beta h)``.
-
-    Args:
-        chosen: Log-ratios of the better probes.
-        rejected: Log-ratios of their siblings.
-        beta: Strength of the pull to the reference; positive.
-
-    Raises:
-        ConfigurationError: ``beta`` is not positive.
-        ShapeError: The two sides do not share one shape ``[N]``.
 
     Source:
         Rafailov et al., arXiv:2305.18290, eq. 7.
@@ -83,16 +72,6 @@ def cdpo_losses(
 
     ``-(1 - e) log sigmoid(beta h) - e log sigmoid(-beta h)``: the loss turns at
     ``sigmoid(beta h) = 1 - e``, so a pair already told apart that well is left alone.
-
-    Args:
-        chosen: Log-ratios of the better probes.
-        rejected: Log-ratios of their siblings.
-        beta: Strength of the pull to the reference; positive.
-        label_smoothing: Probability of a flipped pair, in [0, 0.5).
-
-    Raises:
-        ConfigurationError: ``beta`` or ``label_smoothing`` lies outside its range.
-        ShapeError: The two sides do not share one shape ``[N]``.
 
     Source:
         Mitchell, https://ericmitchell.ai/cdpo.pdf, eq. 3 (conservative DPO).
@@ -113,16 +92,6 @@ def robust_dpo_losses(
 
     ``(-(1 - e) log sigmoid(beta h) + e log sigmoid(-beta h)) / (1 - 2 e)``. Not bounded below for a
     single pair, unlike ``cdpo_losses``.
-
-    Args:
-        chosen: Log-ratios of the better probes.
-        rejected: Log-ratios of their siblings.
-        beta: Strength of the pull to the reference; positive.
-        label_smoothing: Probability of a flipped pair, in [0, 0.5).
-
-    Raises:
-        ConfigurationError: ``beta`` or ``label_smoothing`` lies outside its range.
-        ShapeError: The two sides do not share one shape ``[N]``.
 
     Source:
         Chowdhury, Kini and Natarajan, arXiv:2403.00409 (robust DPO).
@@ -149,10 +118,6 @@ def ipo_losses(
 
     Returns:
         Squared nats.
-
-    Raises:
-        ConfigurationError: ``beta`` is not positive.
-        ShapeError: The two sides do not share one shape ``[N]``.
 
     Source:
         Azar et al., arXiv:2310.12036, eq. 17.
@@ -183,7 +148,6 @@ def balance_losses(
 
     Raises:
         ConfigurationError: ``temperature`` is not positive.
-        ShapeError: The three do not share one shape ``[N]``.
 
     Source:
         Trajectory balance, arXiv:2201.13259, eq. 14, as a difference of two trajectories:
@@ -206,10 +170,6 @@ def hinge_losses(
         chosen: Log-ratios of the better probes.
         rejected: Log-ratios of their siblings.
         beta: Inverse of the wanted margin in nats; positive.
-
-    Raises:
-        ConfigurationError: ``beta`` is not positive.
-        ShapeError: The two sides do not share one shape ``[N]``.
 
     Source:
         SLiC, arXiv:2305.10425, on log-ratios as in RSO, arXiv:2309.06657.
@@ -238,10 +198,6 @@ def preference_metrics(
     chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
 ) -> PreferenceMetrics:
     """Implicit rewards of both sides and how often they order the pair correctly.
-
-    Raises:
-        ConfigurationError: ``beta`` is not positive.
-        ShapeError: The two sides do not share one shape ``[N]``.
 
     Source:
         Rafailov et al., arXiv:2305.18290, section 4 (the partition function cancels in the margin).

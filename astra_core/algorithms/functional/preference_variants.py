@@ -43,10 +43,6 @@ def exo_losses(
         beta: Strength of the pull to the reference; positive.
         label_smoothing: Probability of a flipped pair, in (0, 0.5).
 
-    Raises:
-        ConfigurationError: ``beta`` or ``label_smoothing`` lies outside its range.
-        ShapeError: The two sides do not share one shape ``[N]``.
-
     Source:
         Ji et al., EXO, arXiv:2402.00856, eq. 16.
     """
@@ -79,10 +75,6 @@ def discopop_losses(
         beta: Strength of the pull to the reference; positive.
         temperature: Over how much of ``beta h`` one passes into the other; in (0, 1).
 
-    Raises:
-        ConfigurationError: ``beta`` or ``temperature`` lies outside its range.
-        ShapeError: The two sides do not share one shape ``[N]``.
-
     Source:
         Lu et al., DiscoPOP, arXiv:2406.08414, eq. 5.
     """
@@ -104,15 +96,6 @@ def nca_losses(
     ``-log sigmoid(beta c) - (log sigmoid(-beta c) + log sigmoid(-beta r)) / 2`` with the log-ratios
     ``c`` and ``r`` of the two. Unlike DPO it keeps the better probe from becoming less likely.
 
-    Args:
-        chosen: Log-ratios of the better probes.
-        rejected: Log-ratios of their siblings.
-        beta: Strength of the pull to the reference; positive.
-
-    Raises:
-        ConfigurationError: ``beta`` is not positive.
-        ShapeError: The two sides do not share one shape ``[N]``.
-
     Source:
         Chen et al., NCA, arXiv:2402.05369, eq. 11, for pairs.
     """
@@ -127,15 +110,6 @@ def bco_losses(
 
     ``-log sigmoid(beta c) - log sigmoid(-beta r)``, an upper bound of DPO's loss. Without the
     paper's reward shift, a mean over earlier batches, as TRL's ``bco_pair``.
-
-    Args:
-        chosen: Log-ratios of the better probes.
-        rejected: Log-ratios of their siblings.
-        beta: Strength of the pull to the reference; positive.
-
-    Raises:
-        ConfigurationError: ``beta`` is not positive.
-        ShapeError: The two sides do not share one shape ``[N]``.
 
     Source:
         Jung et al., BCO, arXiv:2404.04656, eq. 8.
@@ -159,10 +133,6 @@ def sppo_losses(
     Returns:
         Squared nats.
 
-    Raises:
-        ConfigurationError: ``beta`` is not positive.
-        ShapeError: The two sides do not share one shape ``[N]``.
-
     Source:
         Wu et al., SPPO, arXiv:2405.00675, eq. 4.7 with probabilities 1 and 0.
     """
@@ -177,15 +147,6 @@ def apo_zero_losses(
     """Anchored losses: better probes up and siblings down, each relative to the reference.
 
     ``sigmoid(-beta c) + sigmoid(beta r)``, for pairs whose winner beats the attacker's usual probe.
-
-    Args:
-        chosen: Log-ratios of the better probes.
-        rejected: Log-ratios of their siblings.
-        beta: Strength of the pull to the reference; positive.
-
-    Raises:
-        ConfigurationError: ``beta`` is not positive.
-        ShapeError: The two sides do not share one shape ``[N]``.
 
     Source:
         D'Oosterlinck et al., APO, arXiv:2408.06266, eq. 7.
@@ -202,15 +163,6 @@ def apo_down_losses(
     ``sigmoid(beta c) + sigmoid(-beta (c - r))``, for pairs whose winner is worse than the
     attacker's usual probe.
 
-    Args:
-        chosen: Log-ratios of the better probes.
-        rejected: Log-ratios of their siblings.
-        beta: Strength of the pull to the reference; positive.
-
-    Raises:
-        ConfigurationError: ``beta`` is not positive.
-        ShapeError: The two sides do not share one shape ``[N]``.
-
     Source:
         D'Oosterlinck et al., APO, arXiv:2408.06266, eq. 8.
     """
@@ -226,17 +178,8 @@ def aot_losses(
     ``-log sigmoid(beta (c_(i) - r_(i)))``, where ``c_(i)`` and ``r_(i)`` are the i-th smallest of
     each side. The one loss here that looks at several pairs at once.
 
-    Args:
-        chosen: Log-ratios of the better probes.
-        rejected: Log-ratios of their siblings.
-        beta: Strength of the pull to the reference; positive.
-
     Returns:
         One loss per rank, not per pair.
-
-    Raises:
-        ConfigurationError: ``beta`` is not positive.
-        ShapeError: The two sides do not share one shape ``[N]``.
 
     Source:
         Melnyk et al., AOT, arXiv:2406.05882, unpaired; the ``aot_unpaired`` of TRL.
@@ -264,9 +207,6 @@ def on_policy_weights(
     Returns:
         Positive weights without gradient; 1 for a sequence without tokens.
 
-    Raises:
-        ShapeError: The three do not share one shape ``[B, T]``.
-
     Source:
         Zhou et al., WPO, arXiv:2406.11827, eq. 2 and section 3.2 (sampled alignment).
     """
@@ -286,9 +226,6 @@ def copied_pair_losses(
 
     Returns:
         Nats per token; 0 for a sequence without tokens.
-
-    Raises:
-        ShapeError: The two do not share one shape ``[B, T]``.
 
     Source:
         Pang et al., iterative reasoning preference optimisation, arXiv:2404.19733, eq. 2.

@@ -29,7 +29,6 @@ def soft_surrogate(
 
     Raises:
         ConfigurationError: A temperature is not positive.
-        ShapeError: The two do not fit each other.
 
     Source:
         Gao et al., SAPO, arXiv:2511.20347, eq. 5 and 6.

@@ -52,7 +52,6 @@ def tree_gae(
         ConfigurationError: A discount or the decay lies outside [0, 1].
         DataError: ``parents`` holds an index that does not exist, or a cycle, or the reward of a
             turn is NaN or infinite.
-        ShapeError: The tensors do not fit each other.
 
     Source:
         Schulman et al., arXiv:1506.02438, eq. 16; cut against ended: Pardo et al.,

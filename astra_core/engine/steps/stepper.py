@@ -10,7 +10,7 @@ from astra_core.engine.cache.key_values import KeyValues
 from astra_core.engine.steps.drawing import Rules
 from astra_core.engine.steps.slots import Arena, SlotCache
 from astra_core.engine.steps.step import DecodingStep
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import shortened
 
 _LOG = logging.getLogger(__name__)
 

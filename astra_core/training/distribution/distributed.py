@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from astra_core.errors import LostProcessError, TrainingError
-from astra_core.errors.excerpt import shortened
+from astra_core.errors.exception_text import shortened
 from astra_core.training.distribution.launch import check_launch, world_size
 
 TIMEOUT_S = 1800.0

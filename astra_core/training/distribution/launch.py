@@ -3,7 +3,7 @@
 import os
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import excerpt
+from astra_core.errors.exception_text import excerpt
 
 _MOST_PROCESSES = 1 << 16
 _MOST_PORTS = (1 << 16) - 1

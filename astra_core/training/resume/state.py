@@ -1,5 +1,6 @@
 """The state of a run as named tensors and a record: safetensors and JSON, no pickle."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from astra_core.system import System
 from astra_core.training.checkpoint import Checkpoint
 from astra_core.training.learner import Learner
 from astra_core.training.progress import Progress
-from astra_core.training.resume.plain_values import as_json, from_json
 from astra_core.training.resume.policy import (
     EVALUATION_FIELDS,
     check_resumable,
@@ -284,3 +284,48 @@ def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         for name, value in tensors.items()
         if name.startswith(prefix)
     }
+
+
+_KIND, _VALUE = "$kind", "$value"
+
+
+def as_json(value: Any, *, subject: str) -> Any:
+    """The value as JSON; tuples become lists.
+
+    Args:
+        value: Numbers, texts, lists and mappings.
+        subject: The owner's name in an error.
+
+    Raises:
+        CheckpointError: Something in it is not a plain value.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return {_KIND: "float", _VALUE: str(float(value))}
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, list | tuple):
+        return [as_json(each, subject=subject) for each in value]
+    if isinstance(value, Mapping):
+        pairs = [(key, as_json(each, subject=subject)) for key, each in value.items()]
+        if all(isinstance(key, str) for key, _ in pairs):
+            return dict(pairs)
+        keys = [as_json(key, subject=subject) for key, _ in pairs]
+        return {_KIND: "pairs", _VALUE: [[k, v] for k, (_, v) in zip(keys, pairs, strict=True)]}
+    msg = (
+        f"{subject} must have a state of numbers, texts, lists and mappings, got a "
+        f"{type(value).__name__} in it; override its state_dict"
+    )
+    raise CheckpointError(msg)
+
+
+def from_json(value: Any) -> Any:
+    """The value that ``as_json`` was given, with lists for tuples."""
+    if isinstance(value, list):
+        return [from_json(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() != {_KIND, _VALUE}:
+        return {key: from_json(each) for key, each in value.items()}
+    if value[_KIND] == "float":
+        return float(value[_VALUE])
+    return {from_json(key): from_json(each) for key, each in value[_VALUE]}

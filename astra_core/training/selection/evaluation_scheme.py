@@ -92,15 +92,12 @@ def check_evaluations(
 def check_schedule(
     config: TrainingConfiguration, trainer: type[Any], *, is_evaluated: bool = True
 ) -> None:
-    """Checks that a schedule that follows a figure has evaluations to follow.
+    """Raises ConfigurationError unless a schedule that follows a figure has evaluations to follow.
 
     Args:
         config: The configuration of the run.
         trainer: The class that evaluates.
         is_evaluated: Whether there is an evaluator.
-
-    Raises:
-        ConfigurationError: There are none during training, or they have no such figure.
     """
     metric = followed(build("schedule", config.schedule))
     if metric is None:

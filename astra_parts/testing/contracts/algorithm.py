@@ -28,7 +28,7 @@ from astra_parts.testing.tiny import tiny_graph, tiny_system
 
 
 def check_algorithm(plugin: str | type[Algorithm], **options: Any) -> None:
-    """Checks that an algorithm may be named under ``training.algorithm``.
+    """Raises AssertionError unless an algorithm may be named under ``training.algorithm``.
 
     - Its options refuse unknown keys, and it is built as ``Class(options, system=system)``; its own
       weights start the same under any random state of torch.
@@ -44,9 +44,6 @@ def check_algorithm(plugin: str | type[Algorithm], **options: Any) -> None:
     Args:
         plugin: A built-in name, an import path, or the class.
         options: Its options, as in params.yaml.
-
-    Raises:
-        AssertionError: A promise is broken.
     """
     # If the reference equalled the attacker, their difference would be only rounding.
     system = tiny_system(SEED, reference_seed=SEED + 1)

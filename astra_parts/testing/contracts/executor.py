@@ -1,19 +1,50 @@
 """The contract of an executor."""
 
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from astra_core.errors import DataError
 from astra_core.executor import Executor, Weights, Work
-from astra_parts.executors.scaled_numbers import ScaledNumbers
 from astra_parts.testing.contracts.common import class_of, options_of, promise
+
+
+@dataclass(frozen=True)
+class ScaledNumbers(Work):
+    """Work that multiplies numbers by the present weight; a negative number is refused.
+
+    Attributes:
+        folder: Gets a file each time that the work is prepared.
+        key: The name of the work.
+    """
+
+    folder: Path
+    key: str = "scaled"
+
+    def prepare(self, kept: dict[str, Any]) -> list[float]:
+        """The weight, which ``renew`` replaces."""
+        kept[self.key] = True
+        with tempfile.NamedTemporaryFile(dir=self.folder, delete=False):
+            return [1.0]
+
+    def renew(self, prepared: list[float], data: bytes) -> None:
+        """Another weight."""
+        prepared[0] = float(data)
+
+    def do(self, prepared: list[float], shard: int) -> float:
+        """The product."""
+        if shard < 0:
+            msg = f"a shard must not be negative, got {shard}; check its sign"
+            raise DataError(msg)
+        return prepared[0] * shard
+
 
 _SHARDS = (5, 3, 8, 1, 1, 7)
 
 
 def check_executor(plugin: str | type[Executor], **options: Any) -> None:
-    """Checks that an executor may be named under ``executor``.
+    """Raises AssertionError unless an executor may be named under ``executor``.
 
     - Its options refuse unknown keys; it is built as ``Class(options)``.
     - There is one result per shard, in the order of the shards; no shard gives none.
@@ -26,9 +57,6 @@ def check_executor(plugin: str | type[Executor], **options: Any) -> None:
     Args:
         plugin: A built-in name, an import path, or the class.
         options: Its options, as in params.yaml.
-
-    Raises:
-        AssertionError: A promise is broken.
     """
     found = class_of("executor", plugin)
     executor: Executor = found(options_of("executor", found, options))

@@ -18,7 +18,7 @@ _NUM_STEPS = 20
 
 
 def check_optimizer(plugin: str | type[OptimizerPlugin], **options: Any) -> None:
-    """Checks that an optimiser may be named under ``training.optimizer``.
+    """Raises AssertionError unless an optimiser may be named under ``training.optimizer``.
 
     - Its options refuse unknown keys, and it is built as ``Class(options)``; options without a
       ``weight_decay`` are not complete, since the Trainer reads it.
@@ -31,9 +31,6 @@ def check_optimizer(plugin: str | type[OptimizerPlugin], **options: Any) -> None
     Args:
         plugin: A built-in name, an import path or a file's, or the class.
         options: Its options, as in params.yaml.
-
-    Raises:
-        AssertionError: A promise is broken.
     """
     chosen: OptimizerPlugin = built("optimizer", plugin, options)
     promise(hasattr(chosen.options, "weight_decay"), "its Options have a weight_decay")

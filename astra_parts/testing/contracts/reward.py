@@ -21,7 +21,7 @@ from astra_parts.testing.tiny import tiny_system
 
 
 def check_reward(plugin: str | type[Reward], **options: Any) -> None:
-    """Checks that a reward may be named under ``reward``.
+    """Raises AssertionError unless a reward may be named under ``reward``.
 
     - Its options refuse unknown keys, and it is built as ``Class(options)``; then ``prepare``
       shows it the system and the prompts.
@@ -34,9 +34,6 @@ def check_reward(plugin: str | type[Reward], **options: Any) -> None:
     Args:
         plugin: A built-in name, an import path, or the class.
         options: Its options, as in params.yaml.
-
-    Raises:
-        AssertionError: A promise is broken.
     """
     system = tiny_system(SEED)
     reward: Reward = built("reward", plugin, options)

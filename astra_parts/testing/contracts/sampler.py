@@ -22,7 +22,7 @@ from astra_parts.testing.tiny import TOLD, tiny_agents, tiny_prompts, tiny_syste
 
 
 def check_sampler(plugin: str | type[Sampler], **options: Any) -> None:
-    """Checks that a sampler may be named under ``rollouts.sampler``.
+    """Raises AssertionError unless a sampler may be named under ``rollouts.sampler``.
 
     - Its options refuse unknown keys; it is built as
       ``Class(options, system=, prompts=, reward=, seed=)``.
@@ -40,9 +40,6 @@ def check_sampler(plugin: str | type[Sampler], **options: Any) -> None:
     Args:
         plugin: A built-in name, an import path, or the class.
         options: Its options, as in params.yaml.
-
-    Raises:
-        AssertionError: A promise is broken.
     """
     system, prompts = tiny_system(SEED), tiny_prompts(3)
     narrow = replace(system, config=system.config.model_copy(update={"tokens_per_batch": 1}))

@@ -19,7 +19,7 @@ _RATES = (0.1, 0.05)
 def check_schedule(
     plugin: str | type[SchedulePlugin], *, warmup_steps: int = 2, **options: Any
 ) -> None:
-    """Checks that a schedule may be named under ``training.schedule``.
+    """Raises AssertionError unless a schedule may be named under ``training.schedule``.
 
     - Its options refuse unknown keys, and it is built as ``Class(options)``.
     - ``schedule(optimizer, warmup_steps=, training_steps=)`` returns a torch schedule of the same
@@ -33,9 +33,6 @@ def check_schedule(
         plugin: A built-in name, an import path or a file's, or the class.
         warmup_steps: As in params.yaml.
         options: Its options, as in params.yaml.
-
-    Raises:
-        AssertionError: A promise is broken.
     """
     chosen: SchedulePlugin = built("schedule", plugin, options)
     optimizer, schedule = _made(chosen, warmup_steps)

@@ -9,7 +9,7 @@ from astra_parts.testing.contracts.common import TEXTS, are_close, built, promis
 
 
 def check_scorer(plugin: str | type[Scorer], **options: Any) -> None:
-    """Checks that a scorer may be named under ``system.scorer``.
+    """Raises AssertionError unless a scorer may be named under ``system.scorer``.
 
     - Its options refuse unknown keys, and it is built as ``Class(options)``.
     - One score per text, in order, a float in [0, 1], also for empty, very long and foreign text.
@@ -21,9 +21,6 @@ def check_scorer(plugin: str | type[Scorer], **options: Any) -> None:
     Args:
         plugin: A built-in name, an import path, or the class.
         options: Its options, as in params.yaml.
-
-    Raises:
-        AssertionError: A promise is broken.
     """
     scorer: Scorer = built("scorer", plugin, options)
     version = scorer.version

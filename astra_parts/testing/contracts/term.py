@@ -20,7 +20,7 @@ from astra_parts.testing.tiny import tiny_system
 
 
 def check_term(plugin: str | type[Term], **options: Any) -> None:
-    """Checks that a term may be named in the options of the reward ``terms``.
+    """Raises AssertionError unless a term may be named in the options of the reward ``terms``.
 
     - Its options refuse unknown keys, it is built as ``Class(options)`` and then prepared.
     - It needs only known signals.
@@ -31,9 +31,6 @@ def check_term(plugin: str | type[Term], **options: Any) -> None:
     Args:
         plugin: A built-in name, an import path, or the class.
         options: Its options, as in params.yaml.
-
-    Raises:
-        AssertionError: A promise is broken.
     """
     system = tiny_system(SEED)
     term, resumed = (_prepared(plugin, options, system) for _ in range(2))

@@ -40,7 +40,7 @@ _MOST_REPORTS = 1000
 def check_trainer(
     plugin: str | type[Trainer], *, algorithm: str = "reinforce", **options: Any
 ) -> None:
-    """Checks that a trainer may be named under ``training.trainer``.
+    """Raises AssertionError unless a trainer may be named under ``training.trainer``.
 
     - Its options refuse unknown keys, and it is built as
       ``Class(config, sampler, algorithm, evaluator=, store=, first_graphs=, world=)``.
@@ -56,9 +56,6 @@ def check_trainer(
         plugin: A built-in name, an import path or a file's, or the class.
         algorithm: The built-in algorithm whose loss it minimises, with default options.
         options: Its options, as in params.yaml.
-
-    Raises:
-        AssertionError: A promise is broken.
     """
     found = class_of("trainer", plugin)
     options_of("trainer", found, options)

@@ -39,11 +39,7 @@ def check_store() -> None:
 
 
 def _require_none(database: Path) -> None:
-    """Checks that there is no sign that a database should exist.
-
-    Raises:
-        DamagedStoreError: A version was registered in it, or its folder is missing too.
-    """
+    """Raises DamagedStoreError unless there is no sign that a database should exist."""
     if _is_named_by(RECEIPT):
         msg = (
             f"{database} must hold the version that {RECEIPT} names, got no such file; "

@@ -1,11 +1,21 @@
+import random
 from functools import cache
 
 from each_row import each_row
 from tokenizers import ByteLevelBPETokenizer
 
-from astra_core.rewards.known_words import KnownWords, KnownWordsOptions, whole_words, words_of
+from astra_core.rewards.known_words import (
+    GRAMMAR_WORDS,
+    KnownWords,
+    KnownWordsOptions,
+    whole_words,
+    words_of,
+)
 from astra_core.rollout import Prompt
 from astra_parts.testing import tiny_language_model, tiny_system
+from tasks.builtin.dialogue import provocation
+from tasks.builtin.lines import ANGER_WORDS, PROVOCATIONS
+from tasks.builtin.openers import draw_opener
 
 
 @cache
@@ -96,3 +106,15 @@ def test_other_prompts_replace_the_words_of_earlier_ones():
 
 def test_words_are_letters_in_lower_case():
     assert ["you", "don't", "say", "na\u00efve"] == words_of("You don't SAY 42 _ na\u00efve!!")
+
+
+def test_every_word_of_openers_and_provocations_is_known_and_none_of_anger():
+    rng = random.Random(0)
+    openers = [draw_opener(rng) for _ in range(3000)]
+    kinds = list(PROVOCATIONS)
+    remarks = [provocation(rng.choice(kinds), opener.topic, rng) for opener in openers]
+    said = {word for text in [*(own.text for own in openers), *remarks] for word in words_of(text)}
+
+    assert set() == said - GRAMMAR_WORDS
+    assert len(said) > 0.8 * len(GRAMMAR_WORDS)
+    assert set() == GRAMMAR_WORDS & {word for own in ANGER_WORDS.values() for word in own}

@@ -13,7 +13,7 @@ from astra_core.algorithms.dpo import DPO
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from astra_core.registry import BUILT_INS, build
-from astra_core.training.harness import Experience, Harness
+from astra_core.training.harness import Experience, Harness, experience_figures
 from astra_parts.testing import tiny_graph, tiny_node, tiny_system
 
 
@@ -221,3 +221,19 @@ def test_the_loss_of_a_step_is_the_mean_over_its_batch():
 def test_an_experience_made_by_hand_has_no_batches():
     with pytest.raises(ConfigurationError, match=r"use harness\.batches"):
         list(Experience(0, (), (), {}, 0.0))
+
+
+def test_means_are_over_the_turns_that_were_judged():
+    graph = tiny_graph(tiny_node(1.0), tiny_node(0.0), tiny_node(9.0, failure="no answer"))
+
+    figures = experience_figures([graph], 5)
+
+    assert 0.5 == figures["rollout/reward"]
+    assert (3.0, 1.0, 5.0) == tuple(
+        figures[f"rollout/{name}"] for name in ("num_nodes", "num_failed", "num_steps")
+    )
+
+
+@each_row("graphs", [[], [tiny_graph(tiny_node(1.0, failure="no answer"))]])
+def test_nothing_judged_counts_as_zero(graphs):
+    assert 0.0 == experience_figures(graphs, 0)["rollout/reward"]

@@ -1,4 +1,5 @@
 import math
+import statistics
 from copy import deepcopy
 
 import pytest
@@ -12,7 +13,7 @@ from astra_core.reward import ALL_SIGNALS
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Prompt
 from astra_parts.rewards.score_terms import ProbeScore
-from astra_parts.rewards.terms import TermsReward
+from astra_parts.rewards.terms import ConstraintOptions, Multiplier, RunningScale, TermsReward
 from astra_parts.testing import check_reward, tiny_graph, tiny_node, tiny_prompts, tiny_system
 
 NODES = (
@@ -267,3 +268,63 @@ def test_a_term_of_ones_own_is_named_by_its_file(tmp_path):
 
     loud = tiny_graph(tiny_node(0.0, probe_text="WHY"), tiny_node(0.0))
     assert [3.0, 0.0] == rewards(reward, [loud])
+
+
+def test_values_merged_batch_by_batch_have_the_mean_and_variance_of_all():
+    batches = [[1.0, 2.0, 4.0], [], [8.0], [-3.0, 0.5]]
+    every = [value for batch in batches for value in batch]
+    scale = RunningScale()
+    for batch in batches:
+        scale.add(batch)
+
+    expected = (3.0 - statistics.fmean(every)) / statistics.pstdev(every)
+    assert expected == pytest.approx(scale.scaled(3.0), rel=1e-12)
+
+
+def test_a_value_is_itself_until_two_are_known():
+    scale = RunningScale()
+    scale.add([5.0])
+
+    assert 7.0 == scale.scaled(7.0)
+    scale.add([7.0])
+    assert 1.0 == pytest.approx(scale.scaled(7.0))
+
+
+def test_a_value_far_away_counts_ten_deviations_and_no_more():
+    scale = RunningScale()
+    scale.add([1.0, 1.0, 1.0])
+
+    assert [10.0, -10.0, 0.0] == [scale.scaled(value) for value in (2.0, 0.0, 1.0)]
+
+
+def multiplier(**changes):
+    options = {"term": "reply", "at_least": 0.4, "step_size": 0.5, "initial": 1.0, **changes}
+    return Multiplier(ConstraintOptions(**options))
+
+
+def test_it_grows_below_the_level_and_falls_above_it():
+    held = multiplier()
+    found = []
+    for mean in (0.2, 0.2, 0.9):
+        held.move(mean)
+        found.append(held.weight)
+
+    # Half of 0.2 twice, then half of minus 0.5.
+    assert [1.1, 1.2, 0.95] == pytest.approx(found)
+    assert 0.3 == pytest.approx(held.shortfall(0.1))
+
+
+def test_it_stays_between_nothing_and_the_largest():
+    for mean, expected in ((5.0, 0.0), (-90.0, 3.0)):
+        held = multiplier(largest=3.0)
+        held.move(mean)
+        assert expected == held.weight
+
+
+@each_row("change", [{"at_least": 0.9}, {"step_size": 1.0}, {"initial": 2.0}, {"largest": 0.5}])
+def test_every_option_moves_it_elsewhere(change):
+    held, other = multiplier(), multiplier(**change)
+    for each in (held, other):
+        each.move(0.2)
+
+    assert held.weight != other.weight

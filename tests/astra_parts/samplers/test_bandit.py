@@ -3,7 +3,16 @@ import random
 from scripted_system import system_against
 
 from astra_core.rollout import Prompt
-from astra_parts.samplers.bandit import WINNERS, first_scores, halved, pulling, replayed
+from astra_core.samplers.level import Growth
+from astra_parts.samplers.bandit import (
+    WINNERS,
+    Lines,
+    conversations,
+    first_scores,
+    halved,
+    pulling,
+    replayed,
+)
 from astra_parts.testing import tiny_graph, tiny_node
 
 PROMPTS = [Prompt(f"p{number}", f"Hello {number}") for number in range(3)]
@@ -68,3 +77,25 @@ def test_the_target_is_asked_by_keys():
     assert 3 * 2 == len(paths)
     # No probe twice in a rollout while there are others.
     assert all(2 == len({node.probe_text for node in path}) for path in paths)
+
+
+PROMPT = Prompt("p", "Hello")
+SECOND = {"when": "why", "turn": 2, "say": ["so bad"]}
+
+
+def said(*lines, target=SECOND):
+    return conversations(Growth(system_against(target), 0, "test", 0, 2), lines)
+
+
+def test_probes_are_said_turn_by_turn_and_the_replies_judged():
+    first, other = said(Lines(PROMPT, 0, ("why", "why me")), Lines(PROMPT, 1, ("no", "never")))
+
+    assert ["why", "why me"] == [node.probe_text for node in (first, *first.children)]
+    assert [(0,), (0, 0), (1,)] == [first.path, first.children[0].path, other.path]
+    # The rule holds in the second turn alone, where one of two words is bad; each gets two replies.
+    assert [(0.0, 0.0), (0.5, 0.5)] == [own.judged_scores for own in (first, *first.children)]
+    assert (0.0, 0.0) == other.children[0].judged_scores
+
+
+def test_nothing_said_is_nothing_asked():
+    assert [] == said()

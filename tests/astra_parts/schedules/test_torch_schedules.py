@@ -7,7 +7,7 @@ from each_row import each_row
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from astra_core.registry import build, read_options
-from astra_core.training.resume.plain_values import as_json, from_json
+from astra_core.training.resume.state import as_json, from_json
 
 ARGUMENTS = {
     "StepLR": {"step_size": 2, "gamma": 0.5},

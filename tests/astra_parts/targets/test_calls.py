@@ -10,6 +10,7 @@ from astra_parts.targets.calls import (
     CallError,
     CallOptions,
     Calls,
+    Pace,
     Question,
     about_tokens,
     call_error,
@@ -105,3 +106,29 @@ def test_figures_of_nothing_are_zeros(tmp_path):
 
 def test_about_four_characters_are_a_token():
     assert [1, 1, 2] == [about_tokens(text) for text in ("", "abcd", "abcdefgh")]
+
+
+def test_without_limits_nobody_waits():
+    pace = Pace(None, None)
+
+    assert [0.0] * 3 == [pace.turn(10**6) for _ in range(3)]
+
+
+def test_requests_are_spread_evenly():
+    now = [100.0]
+    pace = Pace(30.0, None, clock=lambda: now[0])
+
+    assert [0.0, 2.0, 4.0] == [pace.turn(1) for _ in range(3)]
+    now[0] += 5.0
+    assert 1.0 == pytest.approx(pace.turn(1))
+    now[0] += 60.0
+    assert 0.0 == pace.turn(1)
+
+
+def test_tokens_are_spread_and_corrected_when_they_are_known():
+    now = [0.0]
+    pace = Pace(None, 600.0, clock=lambda: now[0])
+
+    assert [0.0, 10.0] == [pace.turn(100) for _ in range(2)]
+    pace.correct(-50)
+    assert 15.0 == pytest.approx(pace.turn(100))

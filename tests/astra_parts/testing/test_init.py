@@ -4,22 +4,21 @@ from each_row import each_row
 
 from astra_core.registry import BUILT_INS
 from astra_parts import testing
-from astra_parts.testing import contracts, tiny
+from astra_parts.testing import tiny
 
 
-@each_row("module", [contracts, tiny])
-def test_what_plugins_are_tested_with_is_offered_under_one_name(module):
+def test_what_plugins_are_tested_with_is_offered_under_one_name():
     defined = {
         name
-        for name, part in vars(module).items()
+        for name, part in vars(tiny).items()
         if inspect.isfunction(part)
-        and part.__module__.startswith(module.__name__)
+        and part.__module__.startswith(tiny.__name__)
         and not name.startswith("_")
     }
 
     assert defined
     assert defined <= set(testing.__all__)
-    assert all(getattr(testing, name) is getattr(module, name) for name in defined)
+    assert all(getattr(testing, name) is getattr(tiny, name) for name in defined)
 
 
 @each_row("name", testing.__all__)

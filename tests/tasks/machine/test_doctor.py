@@ -7,8 +7,15 @@ from pathlib import Path
 import pytest
 from each_row import each_row
 from registry_project import enter_project
+from small_world import PARAMS, write_world
+from tiny_folders import torch_as_before
 
-from tasks.machine.doctor import CEILINGS, DVC_CONFIG, Finding, diagnose, fix_all
+from astra_core.assembly import ModelFolders, load_system
+from astra_core.engine.machine import Machine
+from astra_core.engine.memory import keep_freed_memory
+from tasks.machine import doctor as module
+from tasks.machine.doctor import CEILINGS, DVC_CONFIG, Finding, diagnose, engine_line, fix_all
+from tasks.records.models import read_model_paths
 from tasks.tracking.store import connect
 
 ROOT = Path(__file__).parents[3]
@@ -173,3 +180,36 @@ def test_a_version_whose_files_are_gone_is_a_problem(project, monkeypatch):
     (project / "files").rmdir()
     (problem,) = _problems(project).values()
     assert "files of attacker version 1 (champion)" == problem.subject
+
+
+@pytest.fixture
+def trained_project(tmp_path):
+    with torch_as_before():
+        write_world(tmp_path)
+        (tmp_path / "params.yaml").write_text("training: {gradient_checkpointing: true}\n")
+        yield tmp_path
+
+
+def test_the_line_is_the_plan_of_the_project_s_attacker_as_it_would_train(trained_project):
+    folders = ModelFolders.of(read_model_paths(trained_project / "models" / "base"))
+    system = load_system(PARAMS.system, folders, machine=PARAMS.machine)
+    plan = system.plan.learning(precision="fp32", recomputes=True)
+
+    assert str(plan) == engine_line(trained_project)
+    assert keep_freed_memory() == ("freed memory kept" in str(plan))
+
+
+def test_without_models_the_line_is_the_machine_s(tmp_path):
+    assert Machine.here().describe() == engine_line(tmp_path)
+
+
+def test_models_too_large_to_load_in_passing_are_left_alone(trained_project, monkeypatch):
+    monkeypatch.setattr(module, "MAX_LOADED_GB", 0.0)
+
+    assert Machine.here().describe() == engine_line(trained_project)
+
+
+def test_parameters_that_are_wrong_are_left_to_those_who_say_so(trained_project):
+    (trained_project / "params.yaml").write_text("training: {no_such: 1}\n")
+
+    assert Machine.here().describe() == engine_line(trained_project)

@@ -5,7 +5,7 @@ import pytest
 from report_material import material
 
 from tasks.report.comparison import side_by_side, verdict
-from tasks.report.page_of_two import html_of_two, markdown_of_two
+from tasks.report.page import html_of_two, markdown_of_two
 
 
 def _of(found, label):

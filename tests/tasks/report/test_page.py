@@ -4,8 +4,9 @@ from html.parser import HTMLParser
 import pytest
 from report_material import HOSTILE, material
 
+from tasks.report.comparison import side_by_side
 from tasks.report.findings import Finding
-from tasks.report.page import html_page, markdown_page
+from tasks.report.page import html_of_two, html_page, markdown_of_two, markdown_page
 
 # What a page may not need, and what may not run on it.
 OUTSIDE = re.compile(r"""(?:src|srcset|@import|url)\s*[=(]\s*["']?(?!#)""")
@@ -89,3 +90,15 @@ def test_markdown_has_the_same_without_pictures():
     assert "| Attack success | 60.0% | interval 50.0 to 70.0 |" in told
     assert "Not promoted: a rule of the gate did not hold. Gain must lie above 0." in told
     assert "<" not in told
+
+
+@pytest.mark.real
+def test_settings_that_differ_are_listed_and_escaped():
+    second = material(version="4", params={"prompts": {"source": HOSTILE}})
+    found = side_by_side(material(), second)
+    page = html_of_two(found)
+
+    assert ["models.target.source", "prompts.source"] == [row.label for row in found.settings]
+    assert "&lt;script&gt;" in page
+    assert "<script" not in page
+    assert "attacker version 4" in markdown_of_two(found)

@@ -195,7 +195,6 @@ RANKS = [
     Guarded(imitation.top_k_selection, "rewards", {"k": 1}, VECTOR),
     Guarded(imitation.reward_weighted_probabilities, "rewards", shape=VECTOR),
     Guarded(imitation.nll_losses, "logprobs"),
-    Guarded(policy_gradient.token_entropies, "logits"),
     Guarded(aggregation.aggregation_weights, "mask", {"mode": "token_mean"}),
     Guarded(aggregation.aggregation_weight, "mask", {"mode": "token_mean"}),
 ]

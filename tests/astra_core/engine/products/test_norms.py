@@ -1,8 +1,9 @@
 import torch
+import transformers
 from each_row import each_row
 from tiny_architectures import tiny_model
 
-from astra_core.engine.products.norms import FusedNorm, use_fused_norms
+from astra_core.engine.products.norms import FusedNorm, use_fused_gelu, use_fused_norms
 
 
 # Gemma adds one to the weight, and GPT-2 subtracts the mean.
@@ -16,3 +17,45 @@ def test_norms_that_compute_the_same_are_replaced(name, expected):
     assert names == list(model.state_dict())
     torch.testing.assert_close(before, model(ids).logits)
     assert 0 == use_fused_norms(model)
+
+
+SIZES = {"vocab_size": 11, "bos_token_id": None, "eos_token_id": 0}
+
+
+def gpt2():
+    torch.manual_seed(0)
+    sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 16}
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **SIZES)).eval()
+
+
+def test_use_fused_gelu_keeps_logits_gradients_and_weights():
+    plain, fused = gpt2(), gpt2()
+    ids = torch.arange(10)[None]
+
+    assert use_fused_gelu(fused) == 2
+    assert list(plain.state_dict()) == list(fused.state_dict())
+    logits = [model(input_ids=ids).logits for model in (plain, fused)]
+    torch.testing.assert_close(logits[0], logits[1], rtol=0.0, atol=1e-6)
+    for own in logits:
+        own.log_softmax(dim=-1)[..., 3].sum().backward()
+    for first, second in zip(plain.parameters(), fused.parameters(), strict=True):
+        torch.testing.assert_close(first.grad, second.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_use_fused_gelu_replaces_every_one_once():
+    model = gpt2()
+    use_fused_gelu(model)
+
+    assert not [
+        m for m in model.modules() if isinstance(m, transformers.activations.NewGELUActivation)
+    ]
+    assert use_fused_gelu(model) == 0
+
+
+def test_use_fused_gelu_leaves_other_activations_alone():
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    model = transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(num_attention_heads=2, **sizes, **SIZES)
+    )
+
+    assert use_fused_gelu(model) == 0
