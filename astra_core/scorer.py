@@ -28,6 +28,10 @@ class Scorer(Plugin):
     always for a scorer elsewhere, and for one on the CPU when the target is on a GPU.
     """
 
+    rates_probes: bool = True
+    """False where it rates replies alone, such as by whether they refuse: probes and prompts are
+    then profanity's, where ``system.probe_scorer`` is null."""
+
     class Options(Section):
         """A scorer without options."""
 

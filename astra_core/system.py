@@ -92,7 +92,9 @@ class System:
         own = load(attacker, is_frozen=not is_trained)
         surroundings = Surroundings(config, target, device=device, machine=machine)
         victim: Target = build("target", config.target, surroundings=surroundings)
-        copy = _as_reference(victim, reference) or load(reference)
+        # A list that the attacker continues ends with a line, which no reply of a target does.
+        shared = None if config.attacker.template else _as_reference(victim, reference)
+        copy = shared or load(reference)
         system = cls.of(
             own, victim, copy, scorer=scorer, config=config, target_digest=victim.digest()
         )

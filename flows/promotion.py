@@ -9,6 +9,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 from prefect.tasks import exponential_backoff
+from prefect.utilities.urls import url_for
 
 from flows.orchestration.events import announce_decision
 from flows.orchestration.findings import comparison_table, publish_report
@@ -84,10 +85,10 @@ def flow_run_page() -> str:
     from prefect.runtime import flow_run
 
     api = (api_url() if flow_run.id else None) or ""
-    # On this machine only the server of 'astra ui' outlives a run.
+    # On this machine the server of a single run ends with it; that of 'astra ui' stays.
     if not api or (urlsplit(api).hostname in HOSTS and own_server(api) is None):
         return ""
-    return f"{api.rstrip('/').removesuffix('/api')}/runs/flow-run/{flow_run.id}"
+    return url_for("flow-run", obj_id=flow_run.id) or ""
 
 
 def decision_page(

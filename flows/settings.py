@@ -283,7 +283,9 @@ def _dumped(record: Any, yaml: YAML) -> str:
 def _with_headings(text: str, before: str) -> str:
     """The text with the comments above its sections, which go with what stood before them."""
     for heading, key in _HEADING.findall(before):
-        if heading not in text:
+        if f"{heading}{key}:" not in text:
+            # A key that is new in the section before stands below this heading.
+            text = text.replace(f"\n{heading}", "", 1)
             text = re.sub(rf"^\n*{key}:", rf"\n{key}:", text, flags=re.MULTILINE)
             text = text.replace(f"\n{key}:", f"\n{heading}{key}:", 1)
     return text

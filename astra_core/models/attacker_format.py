@@ -10,8 +10,8 @@ from dataclasses import replace
 from astra_core.conversation import Conversation, Message, Role
 from astra_core.models.chat_format import ChatFormat, Ids, SeparatorFormat
 from astra_core.models.language_model import LanguageModel
-from astra_core.models.marked_template import mark, marked_turns
-from astra_core.models.template_format import TemplateFormat, continued_ids
+from astra_core.models.marked_template import line_ends
+from astra_core.models.template_format import TemplateFormat
 from astra_core.settings.attacker import DEFAULT_INSTRUCTION, AttackerConfiguration, slots_of
 
 _NAMES = {"user": "User", "assistant": "Assistant"}
@@ -35,8 +35,9 @@ class AttackerTemplate(TemplateFormat):
             model, system=config.system_prompt, tags=config.think_tags, where="system.attacker"
         )
         if config.template is not None:
-            text = marked_turns(model.tokenizer, system=self.system, where=self.where)
-            model.allow(ends=continued_ids(model, text.partition(mark(1))[2])[:1])
+            model.allow(ends=line_ends(model.tokenizer, system=self.system, where=self.where))
+            # The exported attacker ends there too, whoever runs it.
+            model.model.generation_config.eos_token_id = list(model.end_ids)
         self.instruction = config.instruction or DEFAULT_INSTRUCTION
         self.is_told_anew = "conversation" in slots_of(self.instruction)
 

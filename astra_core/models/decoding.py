@@ -4,7 +4,7 @@ Each processor equals the transformers class of the same name. Sampling takes on
 per row from that row's own key, so a row's token does not depend on the batch it shares.
 
 ``draw`` of ``processed_logits`` is the definition; ``sample`` gives the same tokens without sorting
-or copying the vocabulary.
+the vocabulary.
 """
 
 from collections.abc import Mapping
@@ -133,7 +133,7 @@ def _likely(
         # Kept is what comes before the nucleus is full; so the likeliest is, whatever top_p is.
         shares = (values - whole.double().logsumexp(dim=1, keepdim=True)).exp()
         before = shares.cumsum(dim=1) - shares
-        num_kept = (before < generation.top_p).sum(dim=1, keepdim=True)
+        num_kept = (before < generation.top_p).sum(dim=1, keepdim=True).clamp(min=1)
     if bool((num_kept == count).any()):
         return None
     floor = values.gather(1, num_kept - 1)

@@ -61,6 +61,27 @@ def turn_end(tokenizer: Any) -> int | None:
     return None
 
 
+def line_ends(tokenizer: Any, *, system: str | None, where: str) -> frozenset[int]:
+    """The tokens that hold what an own template puts behind a message, such as a line end.
+
+    Some tokenizers have tokens of a full stop and a line end.
+
+    Raises:
+        ConfigurationError: The template puts nothing there, or refuses a conversation.
+    """
+    text = marked_turns(tokenizer, system=system, where=where)
+    after = text[text.index(mark(1)) + len(mark(1)) : text.index(mark(2))]
+    ids = tokenizer(after, add_special_tokens=False)["input_ids"]
+    if not ids:
+        msg = (
+            f"{where}.template must put a text behind an assistant's message, got none; add a line "
+            "end"
+        )
+        raise ConfigurationError(msg)
+    piece = tokenizer.convert_ids_to_tokens(ids[0])
+    return frozenset(index for token, index in tokenizer.get_vocab().items() if piece in token)
+
+
 def spoken_ids(tokenizer: Any, tags: Sequence[str]) -> frozenset[int]:
     """The control tokens that an answer has before its text: the template's own, and some tags."""
     said = [{"role": role, "content": mark(n)} for n, role in enumerate(_ROLES[:2])]

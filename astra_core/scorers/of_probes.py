@@ -17,7 +17,7 @@ def probe_scorer_of(config: SystemConfiguration, scorer: Scorer | Judge) -> Scor
         ConfigurationError: ``system.probe_scorer`` names a judge of exchanges, which a probe alone
             is not.
     """
-    if config.probe_scorer is None and isinstance(scorer, Scorer):
+    if config.probe_scorer is None and isinstance(scorer, Scorer) and _reads_texts(config):
         return scorer
     choice = _DEFAULT if config.probe_scorer is None else text_scorer_choice(config)
     found: Scorer = cached(build("scorer", choice), config.score_cache_size)
@@ -31,11 +31,16 @@ def text_scorer_choice(config: SystemConfiguration) -> Choice:
         ConfigurationError: ``system.probe_scorer`` names a judge of exchanges.
     """
     if config.probe_scorer is None:
-        reads_texts = issubclass(resolve("scorer", config.scorer.name), Scorer)
-        return config.scorer if reads_texts else _DEFAULT
+        return config.scorer if _reads_texts(config) else _DEFAULT
     if not issubclass(resolve("scorer", config.probe_scorer.name), Scorer):
         raise ConfigurationError(_refusal(config.probe_scorer))
     return config.probe_scorer
+
+
+def _reads_texts(config: SystemConfiguration) -> bool:
+    """False for a judge of exchanges, and for one of replies: no prompt is refused or granted."""
+    found = resolve("scorer", config.scorer.name)
+    return issubclass(found, Scorer) and found.rates_probes
 
 
 def _refusal(choice: Choice) -> str:

@@ -42,8 +42,8 @@ class AttackerConfiguration(Section):
         default=None,
         min_length=1,
         description="template: a chat template in Jinja instead of the tokenizer's, such as one "
-        "without roles whose text a base model continues; a message ends with the first token that "
-        "it puts behind one.",
+        "without roles whose text a base model continues; a message ends with what it puts "
+        "behind one, such as a line end.",
     )
     think_tags: tuple[str, str] = Field(
         default=("<think>", "</think>"),

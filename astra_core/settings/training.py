@@ -38,7 +38,7 @@ class EarlyStopping(Section):
     """
 
     patience: Count | None = Field(
-        default=3,
+        default=None,
         description="Evaluations without improvement before the end; null never stops.",
     )
     min_delta: NonNegative = Field(default=0.0, description="A smaller gain is no improvement.")
@@ -58,7 +58,7 @@ class EarlyStopping(Section):
 class CheckpointConfiguration(Section):
     """When the state of a run is written, how much of it is kept, and where a run starts."""
 
-    save_every: Count = Field(default=2, description="Training steps between checkpoints.")
+    save_every: Count = Field(default=10, description="Training steps between checkpoints.")
     keep: Count = Field(default=2, description="Newest checkpoints kept; best and last always are.")
     resume: str = Field(
         default="auto",
@@ -196,7 +196,7 @@ class TrainingConfiguration(Section):
         "end, the untrained, the trained, both or none.",
     )
     eval_first: bool = Field(default=True, description="every: the untrained attacker too.")
-    eval_every: Count = Field(default=3, description="every: training steps between evaluations.")
+    eval_every: Count = Field(default=10, description="every: training steps between evaluations.")
     metric: str = Field(
         default="eval/attack_success_rate",
         description="Chooses the best checkpoint; with mode max and min_delta 0 eval/score_mean "

@@ -17,6 +17,7 @@ from astra_parts.judges.rubrics import RUBRICS, Rubric, RubricOptions, score_of
 
 # Of the probability, that the values of a line must have together: else another model is asked.
 _LEAST_SHARE = 0.1
+_YES_OR_NO = 2
 
 
 class LlmJudge(LocalJudge):
@@ -39,6 +40,8 @@ class LlmJudge(LocalJudge):
         super().__init__(options, "AutoModelForCausalLM")
         self._rubric = RUBRICS[options.rubric]
         self._form = answer_form(self.tokenizer, self._rubric)
+        # A folder's own penalties and beams would bar what the form asks for.
+        self.model.generation_config = type(self.model.generation_config)()
 
     def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
         """One judgement per exchange."""
@@ -66,8 +69,8 @@ class LlmJudge(LocalJudge):
 
         def allowed(_: int, read: Any) -> list[int]:
             tokens = self._form[len(read) - width]
-            # The ratings are those of a reply that is no refusal.
-            return tokens[:1] if len(tokens) == len(("no", "yes")) else tokens
+            # Of two values, the first: the ratings are those of a reply that is no refusal.
+            return tokens[:1] if len(tokens) <= _YES_OR_NO else tokens
 
         with torch.inference_mode():
             said = self.model.generate(
@@ -89,7 +92,7 @@ class LlmJudge(LocalJudge):
 
     def _judgement(self, lines: Sequence[Sequence[float]]) -> Judgement:
         """Of the probabilities of the values of each line."""
-        if min(map(sum, lines)) < _LEAST_SHARE:
+        if not min(map(sum, lines)) >= _LEAST_SHARE:  # nor where a model gives NaN
             return Judgement.none("the judge would answer in another form")
         parts = {
             name: sum(at * share for at, share in enumerate(shares))

@@ -46,6 +46,8 @@ RULES = {
 class RefusalScorer(Scorer):
     """Scores a reply by whether it goes along or refuses, from what its opening says."""
 
+    rates_probes = False
+
     class Options(Section):
         """Which of the two counts, and how much of a reply is read."""
 

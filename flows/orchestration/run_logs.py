@@ -23,7 +23,7 @@ from tasks.machine.variables import variable_set
 
 POLL_S = 0.5
 SILENCE_S = 60.0
-"""Seconds of silence after which a line says that the stage is still at work."""
+"""Seconds of silence after which a line for debugging says that the stage is still at work."""
 
 Logger = logging.Logger | logging.LoggerAdapter[Any]
 

@@ -52,9 +52,9 @@ def _try(
     tokenizer.chat_template = template or tokenizer.chat_template
     if chat_format == "auto" and not tokenizer.chat_template:
         return
-    from astra_core.models.marked_template import marked_turns
+    from astra_core.models.marked_template import line_ends, marked_turns
 
-    marked_turns(tokenizer, system=system, where=where)
+    (marked_turns if template is None else line_ends)(tokenizer, system=system, where=where)
 
 
 def _tokenizer(folder: Path) -> Any:

@@ -41,6 +41,7 @@ def publish_report(client: "MlflowClient", name: str, version: str) -> str:
         DataError: What its run keeps cannot be read.
     """
     material = read_material(client, name, version)
+    share_view(client, material.experiment_id)
     run_id, page = material.lineage.summary.run_id, html_page(material)
     with scratch_folder() as drafts:
         write_text(page, drafts / ARTIFACT)
@@ -49,7 +50,6 @@ def publish_report(client: "MlflowClient", name: str, version: str) -> str:
     client.set_tag(run_id, _NOTE_TAG, description(material, flow_run=flow_run))
     client.set_tag(run_id, DECISION, material.lineage.summary.decision or "open")
     client.update_run(run_id, name=run_name(material))
-    share_view(client, material.experiment_id)
     if material.lineage.summary.decision:
         card = client.get_model_version(name, version).description or ""
         card = card.partition("\n\n")[2] if card.startswith(_DECIDED) else card

@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 
 SUCCESS, SCORE = "eval/attack_success_rate", "rollout/score"
 
+# The trainers that learn from what they roll out themselves; one of a project's own may not.
+_LEARN_BY_ROLLOUTS = ("trainer", "remote")
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingParams:
@@ -261,7 +264,8 @@ def _trainer(
 
 def _require_signal(first: StoredRollouts, params: TrainingParams) -> None:
     """Checks that the first rollouts can be learned from, if that is asked for."""
-    if not params.training.require_signal:
+    # What a trainer without rollouts of its own learns from is not in these.
+    if not params.training.require_signal or params.training.trainer.name not in _LEARN_BY_ROLLOUTS:
         return
     missing = missing_signal(first, threshold=params.evaluation.threshold)
     if missing:

@@ -195,7 +195,8 @@ def _findings(
         params.evaluation, params.reward, prompts=some, seed=own.training_seed
     )
     episodes = own.training.num_episodes_per_experience
-    count = min(max(round(MOST_REPLIES / replies_of_a_tree(params)), 2), episodes)
+    replies = replies_of_a_tree(params) * own.rollouts.runs_per_prompt
+    count = min(max(round(MOST_REPLIES / replies), 2), episodes)
     with progress("trial", 4) as advance:
         advance(0, note="loading the models")
         trainer = trainer_elsewhere(own, files, scratch, train=train, evaluator=evaluator)

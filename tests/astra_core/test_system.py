@@ -3,7 +3,12 @@ from dataclasses import replace
 import pytest
 from each_row import each_row
 
-from astra_core.config import Choice, GenerationConfiguration, SystemConfiguration
+from astra_core.config import (
+    AttackerConfiguration,
+    Choice,
+    GenerationConfiguration,
+    SystemConfiguration,
+)
 from astra_core.engine.machine import Machine
 from astra_core.errors import ConfigurationError
 from astra_core.system import System
@@ -41,6 +46,18 @@ def test_target_and_reference_of_the_same_weights_are_one_model(folders):
     assert system.reference_is_target
     assert system.reference is system.target.language_model
     assert system.attacker is not system.reference
+
+
+def test_what_ends_a_list_to_continue_ends_no_reply(folders):
+    lines = "{% for m in messages %}{{ m.content }} so{% endfor %}"
+    told = AttackerConfiguration(format="template", template=lines)
+    config = CONFIG.model_copy(update={"attacker": told})
+    parts = dict.fromkeys(("attacker", "target", "reference"), folders / "one")
+    system = System.load(config, **parts)
+
+    ends = set(system.attacker.end_ids) - set(system.target.language_model.end_ids)
+    assert system.attacker.encode("so")[-1] in ends
+    assert list(system.attacker.end_ids) == system.attacker.model.generation_config.eos_token_id
 
 
 def test_folders_may_be_text_and_what_learns_is_its_parameters(folders):

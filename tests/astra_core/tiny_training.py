@@ -23,7 +23,7 @@ SHORT = {
     "batch_size": 4,
     "lr": 0.01,
     "eval_every": 2,
-    "early_stopping": {"patience": None},
+    "early_stopping": {},
     "kl": {"max_per_experience_nats": 10.0},
     "checkpoint": {"save_every": 1, "keep": 5},
 }

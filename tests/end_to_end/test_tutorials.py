@@ -34,7 +34,7 @@ def test_a_chat_model_behind_a_server_is_attacked_as_the_tutorial_says(tmp_path,
     shutil.copytree(ROOT / "params", project / "params")
     (code,) = blocks(PAGE, "python")
     run_in(project, "-c", code)
-    _, _, serve, plan, run, report, examples = lines_of(PAGE)
+    _, _, _, serve, plan, run, report, examples = lines_of(PAGE)
     served, shown = blocks(PAGE, "text")
     port = free_port()
     command = [sys.executable, "-m", "flows.cli", *[port if x == "8000" else x for x in serve]]

@@ -1,4 +1,5 @@
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -52,10 +53,17 @@ def test_a_value_changes_and_every_comment_stays(whole):
 
 def test_the_comment_above_a_section_stays_when_the_section_before_is_replaced(whole):
     before = whole.read_text("utf-8")
-    change_params(["reward={name: terms, options: {terms: {reply: {}}}}"], whole)
+    changes = ["reward={name: terms, options: {terms: {reply: {}}}}", "validation.min_prompts=5"]
+    change_params(changes, whole)
+    after = whole.read_text("utf-8")
 
-    headings = [line for line in before.splitlines() if line.startswith("#")]
-    assert headings == [line for line in whole.read_text("utf-8").splitlines() if line[:1] == "#"]
+    assert _sections_below_headings(before) == _sections_below_headings(after)
+    assert 5 == read_params(whole).validation.min_prompts
+
+
+def _sections_below_headings(text):
+    lines = text.splitlines()
+    return [pair for pair in pairwise(lines) if pair[0].startswith("#")]
 
 
 def test_the_same_value_changes_nothing(params):

@@ -66,8 +66,7 @@ class EvaluationScheme:
 def idle_rule(config: TrainingConfiguration) -> str:
     """A line about patience that can never end a run; empty if it can, or is not set."""
     patience = config.early_stopping.patience
-    is_asked = "patience" in config.early_stopping.model_fields_set
-    if patience is None or not is_asked or config.evaluate == "every":
+    if patience is None or config.evaluate == "every":
         return ""
     return (
         f"training.early_stopping.patience of {patience} ends nothing where training.evaluate is "

@@ -22,6 +22,7 @@ from tasks.records.reports import nan_as_null
 from tasks.tracking.figures import HEADLINE, figures_csv, log_figures
 from tasks.tracking.lineage.logged import LINEAGE, PARENT_TAGS, log_inputs, log_parent
 from tasks.tracking.lineage.provenance import provenance
+from tasks.tracking.pages import share_view
 from tasks.tracking.plots import draw_plots
 from tasks.tracking.registry.card import INTENDED_USE, model_card
 from tasks.tracking.registry.evidence import Evidence
@@ -70,6 +71,7 @@ def record(
 
 def _log_run(client: "MlflowClient", run: "Run", evidence: Evidence) -> None:
     """Adds to the run what it lacks: parameters, steps, data sets, files."""
+    share_view(client, run.info.experiment_id)
     add_params(client, run, evidence.params)
     rows = [
         {str(name): value for name, value in row.items()}

@@ -116,12 +116,14 @@ def test_auto_takes_the_template_where_there_is_one():
 
 def test_a_template_of_ones_own_makes_a_list_to_continue():
     model = tiny_language_model()
-    lines = "{% for m in messages %}{{ m.content }}{{ '!' * (m.role == 'assistant') }}{% endfor %}"
-    told = AttackerConfiguration(format="auto", template=lines, instruction="about {prompt}:")
+    lines = (
+        "{% for m in messages %}{{ m.content }}{{ ' so' * (m.role == 'assistant') }}{% endfor %}"
+    )
+    told = AttackerConfiguration(format="auto", template=lines, instruction="why {prompt}")
     own = attacker_format(model, told)
-    ending = model.encode("!")[0]
+    ending = model.encode("so")[0]
 
-    assert model.encode("about they are late:") == own.rendering(Conversation(PROMPT), 99).token_ids
+    assert model.encode("why they are late") == own.rendering(Conversation(PROMPT), 99).token_ids
     assert ending in model.end_ids
     assert (*model.encode("why"), ending) == own.written("why")
     assert lines == model.tokenizer.chat_template

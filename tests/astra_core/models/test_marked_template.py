@@ -2,7 +2,7 @@ import pytest
 from each_row import each_row
 
 from astra_core.errors import ConfigurationError
-from astra_core.models.marked_template import mark, marked_turns, rendered
+from astra_core.models.marked_template import line_ends, mark, marked_turns, rendered
 from astra_parts.testing import tiny_language_model
 
 PLAIN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
@@ -22,6 +22,16 @@ def test_every_message_stands_where_its_mark_is(tokenizer):
 
     expected = f"<system>be brief<user>{mark(0)}<assistant>{mark(1)}<user>{mark(2)}"
     assert expected == text
+
+
+def test_a_message_ends_with_each_token_that_holds_what_comes_behind_it(tokenizer):
+    tokenizer.chat_template = PLAIN.replace("{% endfor", " no{% endfor")
+    ends = line_ends(tokenizer, system=None, where="here")
+
+    assert {"no", "now"} == set(tokenizer.convert_ids_to_tokens(list(ends)))
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    with pytest.raises(ConfigurationError, match=r"here\.template must put a text behind"):
+        line_ends(tokenizer, system=None, where="here")
 
 
 @pytest.mark.real

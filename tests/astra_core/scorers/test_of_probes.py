@@ -35,6 +35,19 @@ def test_beside_a_judge_of_exchanges_it_is_profanity():
     assert "profanity" == text_scorer_choice(config).name
 
 
+class Refusals(PhraseScorer):
+    rates_probes = False
+
+
+def test_beside_a_scorer_of_replies_alone_it_is_profanity():
+    config = SystemConfiguration(
+        scorer=Choice(name=f"{__name__}:Refusals", options=PHRASES.options)
+    )
+
+    assert "profanity" in probe_scorer_of(config, Refusals(OWN.options)).version
+    assert "profanity" == text_scorer_choice(config).name
+
+
 @each_row("scorer", [OWN, Asker(Section())])
 def test_a_scorer_that_is_named_for_probes_scores_them(scorer):
     config = SystemConfiguration(scorer=Choice(name=ASKER), probe_scorer=PHRASES)

@@ -1,3 +1,6 @@
+import json
+from pathlib import Path
+
 import pytest
 from each_row import each_row
 from tiny_judges import exchange, llama_folder
@@ -43,6 +46,15 @@ def test_the_score_is_the_rubrics_expectation(tmp_path_factory, follows, score, 
 
     assert score == pytest.approx(found.score, abs=1e-4)
     assert labels.items() <= found.labels.items()
+
+
+def test_how_the_model_would_generate_is_of_no_importance(tmp_path):
+    path = Path(folder_of(tmp_path))
+    own = {"do_sample": False, "num_beams": 3, "repetition_penalty": 9.0, "eos_token_id": [0, 9]}
+    (path / "generation_config.json").write_text(json.dumps(own))
+    (found,) = LlmJudge(LlmJudge.Options(path=str(path))).judge([exchange()])
+
+    assert 6 / 8 == found.score
 
 
 def test_a_policy_is_broken_or_not(tmp_path):

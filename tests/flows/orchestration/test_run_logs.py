@@ -98,7 +98,7 @@ def test_a_crash_in_compiled_code_shows_where_and_not_what_libraries_said(toy, l
     assert not any("what a library quoted" in text for _, text, _ in logs)
 
 
-def test_what_the_flow_says_is_its_own_and_silence_is_reported(toy, logged):
+def test_what_the_flow_says_is_its_own_and_silence_is_for_debugging(toy, logged):
     toy("")
 
     def speak():

@@ -26,7 +26,7 @@ def test_params_yaml_is_short_and_has_every_section_that_a_stage_reads():
     given = [key for key in keys_of(read_params(PARAMS), record) if key.is_given]
 
     assert set(Params.model_fields) - UNREAD == set(record)
-    assert 40 > len(given)
+    assert 42 > len(given)
     assert 60 > len(PARAMS.read_text().splitlines())
 
 

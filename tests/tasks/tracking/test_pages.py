@@ -1,4 +1,26 @@
-from tasks.tracking.pages import run_page, runs_page
+import json
+
+from tasks.tracking.pages import run_page, runs_page, share_view
+
+
+class _Client:
+    def __init__(self):
+        self.tags = {}
+
+    def set_experiment_tag(self, experiment_id, key, value):
+        self.tags[experiment_id, key] = json.loads(value)
+
+
+def test_the_view_of_the_link_is_kept_with_its_experiment():
+    client = _Client()
+    share_view(client, "7")
+    ((experiment, key), view), *_ = client.tags.items()
+
+    assert "7" == experiment
+    assert runs_page("7").endswith(
+        f"viewStateShareKey={key.removeprefix('mlflow.sharedViewState.')}"
+    )
+    assert "metrics.`final/attack_success_rate`" == view["selectedColumns"][0]
 
 
 def test_links_lead_to_the_classic_page_of_runs_and_to_what_a_run_keeps():

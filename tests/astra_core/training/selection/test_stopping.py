@@ -127,7 +127,7 @@ def reason(*, step=1, num_since=0, kl_nats=0.0, **rules):
 
 
 def test_without_a_rule_training_continues():
-    assert reason(max_kl_nats=None, patience=None, step=10**6, num_since=10**3, kl_nats=1e6) == ""
+    assert reason(max_kl_nats=None, step=10**6, num_since=10**3, kl_nats=1e6) == ""
 
 
 @each_row(("num_since", "expected"), [(2, ""), (3, "did not improve for 3 eval")])
