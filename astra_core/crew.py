@@ -20,7 +20,7 @@ from astra_core.executor import Executor, Weights
 from astra_core.files import record_digest
 from astra_core.models.lora import merged_state
 from astra_core.registry import NoOptions, name_of
-from astra_core.rolling import Asked, HereWork, Rolled, Rolling, RollingWork
+from astra_core.rolling import HereWork, Rolled, Rolling, RollingWork, RolloutRequest
 from astra_core.rollout import Graph, Prompt
 
 _names = itertools.count()
@@ -77,7 +77,7 @@ class Crew:
         *,
         iteration: int,
         grown: Mapping[str, Any] | None = None,
-    ) -> Asked:
+    ) -> RolloutRequest:
         """The request to roll out, with the present weights and state of the sampler."""
         count = self.prompts_per_shard or max(len(prompts), 1)
         account, state = sampler.system.target.account, _saved(sampler.state())
@@ -89,11 +89,11 @@ class Crew:
         )
         title = "evaluation" if grown else "rollouts"
         if self.executor.is_here:
-            return Asked(HereWork(sampler), shards, None, title)
+            return RolloutRequest(HereWork(sampler), shards, None, title)
         work = self.work(sampler, is_grown=bool(grown))
-        return Asked(work, shards, self.weights(sampler.system), title)
+        return RolloutRequest(work, shards, self.weights(sampler.system), title)
 
-    def done(self, asked: Asked) -> list[Rolled]:
+    def done(self, asked: RolloutRequest) -> list[Rolled]:
         """The results, shard by shard; touches nothing that training changes."""
         return self.executor.run(asked.work, asked.shards, weights=asked.weights, title=asked.title)
 

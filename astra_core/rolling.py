@@ -43,7 +43,7 @@ class Rolled:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RolloutRequest:
     """Everything that workers need for a rollout, as it was when it was asked for.
 
     Attributes:

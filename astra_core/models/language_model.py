@@ -28,7 +28,7 @@ from astra_core.models.lora import merged_state
 from astra_core.models.marked_template import turn_end
 from astra_core.models.pretrained import Dtype, load_pretrained
 from astra_core.models.rows import batches_within, row_batches
-from astra_core.models.stepped import SteppedRows, Task
+from astra_core.models.stepped import RowToDraw, SteppedRows
 from astra_core.models.tokenizers import meaning_of_ids, separator_ids_of
 from astra_core.models.utterances import Continuations, Elsewhere, Utterance
 
@@ -279,7 +279,7 @@ class LanguageModel:
                 suffixes.setdefault(index, found)
             return reading.values
 
-        tasks = [Task(index, key) for index, own in enumerate(keys) for key in own]
+        tasks = [RowToDraw(index, key) for index, own in enumerate(keys) for key in own]
         rules = (self.end_ids, self.barred_ids, self._spare_id)
         rows = SteppedRows(contexts, generation, self._stepper, read, rules, self._store)
         with quick_kernels():

@@ -8,7 +8,7 @@ import torch
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.cache.key_values import KeyValues
 from astra_core.engine.cache.prefixes import PrefixStore
-from astra_core.engine.steps.step import DecodingStep, Drawn, Rows
+from astra_core.engine.steps.step import DecodingStep, DrawnRow, Rows
 from astra_core.engine.steps.stepper import Special, Stepper
 from astra_core.seeding import uniforms
 
@@ -21,7 +21,7 @@ Ids = Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class RowToDraw:
     """One row to draw: the context that it continues, by index, and its random key."""
 
     context: int
@@ -50,7 +50,7 @@ class SteppedRows:
     _held: dict[int, int] = field(default_factory=dict)
     _step: DecodingStep | None = None
 
-    def drawn(self, tasks: Sequence[Task], *, budget: int) -> list[Drawn]:
+    def drawn(self, tasks: Sequence[RowToDraw], *, budget: int) -> list[DrawnRow]:
         """What each row draws.
 
         Args:
@@ -62,7 +62,7 @@ class SteppedRows:
         width = max(1, min(len(tasks), budget // num_slots))
         # Rows of like length are read together.
         waiting = sorted(range(len(tasks)), key=lambda i: len(self.contexts[tasks[i].context]))
-        found: dict[int, Drawn] = {}
+        found: dict[int, DrawnRow] = {}
         while waiting or self._held:
             free = [place for place in range(width) if place not in self._held]
             taken, waiting = waiting[: len(free)], waiting[len(free) :]
@@ -73,7 +73,7 @@ class SteppedRows:
         return [found[index] for index in range(len(tasks))]
 
     def _begin(
-        self, seated: dict[int, int], tasks: Sequence[Task], *, shape: tuple[int, int]
+        self, seated: dict[int, int], tasks: Sequence[RowToDraw], *, shape: tuple[int, int]
     ) -> None:
         """Lets rows begin in these places."""
         own = [tasks[index] for index in seated.values()]
@@ -94,7 +94,7 @@ class SteppedRows:
         self._step.begin(list(seated), rows)
         self._held |= seated
 
-    def _ended(self, tasks: Sequence[Task], *, at_least: int) -> dict[int, Drawn]:
+    def _ended(self, tasks: Sequence[RowToDraw], *, at_least: int) -> dict[int, DrawnRow]:
         """Rows that are over, once they are enough, or once all are; their places are free."""
         step = self._step
         assert step is not None  # noqa: S101  # rows have begun

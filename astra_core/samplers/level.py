@@ -15,7 +15,7 @@ from astra_core.judge import Judgement
 from astra_core.models.chat_format import ChatFormat
 from astra_core.models.utterances import Utterance
 from astra_core.rollout import Context, Failure, Node, Path, Probe, Prompt, Replies
-from astra_core.samplers.scoring import Said, scored_answers, verdicts
+from astra_core.samplers.scoring import ProbeInConversation, scored_answers, verdicts
 from astra_core.seeding import derive_key
 from astra_core.system import System
 from astra_core.target import Answer, Outcome
@@ -61,7 +61,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SampledProbe:
     """A probe sampled at a place.
 
     Attributes:
@@ -85,7 +85,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class LevelTurn:
     """A complete turn without children, and the place it leads to; None if it failed."""
 
     node: Node
@@ -96,7 +96,7 @@ class Turn:
 class Level:
     """The turns of one level, siblings together, and the seconds spent waiting for the scorer."""
 
-    turns: tuple[Turn, ...]
+    turns: tuple[LevelTurn, ...]
     waited_s: float
 
 
@@ -129,7 +129,7 @@ def grown_level(growth: Growth, places: Sequence[Place], width: int, *, refills:
     references = reference_logprobs(growth.system, asked, found.outcomes)
     columns = (asked, found.outcomes, found.recorded, references, found.probe_scores)
     turns = tuple(
-        Turn(
+        LevelTurn(
             _node(own, recorded, reference=reference, probe_score=score),
             None if isinstance(outcome, Failure) else after(own, outcome),
         )
@@ -138,7 +138,9 @@ def grown_level(growth: Growth, places: Sequence[Place], width: int, *, refills:
     return Level(turns, found.waited_s)
 
 
-def probed(growth: Growth, places: Sequence[Place], width: int, *, refills: int = 0) -> list[Asked]:
+def probed(
+    growth: Growth, places: Sequence[Place], width: int, *, refills: int = 0
+) -> list[SampledProbe]:
     """``width`` probes at each place.
 
     Args:
@@ -165,7 +167,7 @@ def probed(growth: Growth, places: Sequence[Place], width: int, *, refills: int 
     return asked
 
 
-def poor_probes(asked: Sequence[Asked], among: Sequence[int]) -> list[int]:
+def poor_probes(asked: Sequence[SampledProbe], among: Sequence[int]) -> list[int]:
     """Which of these probes teach nothing: empty ones, cut ones, and repetitions of a sibling.
 
     Args:
@@ -186,14 +188,14 @@ def poor_probes(asked: Sequence[Asked], among: Sequence[int]) -> list[int]:
     return poor
 
 
-def _words(own: Asked) -> str:
+def _words(own: SampledProbe) -> str:
     """What is compared: words, whatever their case."""
     return " ".join(own.heard.casefold().split())
 
 
 def _sampled(
     growth: Growth, wanted: Sequence[tuple[Place, Sequence[Path]]], *, role: str
-) -> list[Asked]:
+) -> list[SampledProbe]:
     """A probe for each path, place by place."""
     system, generation = growth.system, growth.system.config.probe
     places = [place for place, _ in wanted]
@@ -214,9 +216,9 @@ def _sampled(
     ]
 
 
-def responded(growth: Growth, asked: Sequence[Asked]) -> Responded:
+def responded(growth: Growth, asked: Sequence[SampledProbe]) -> Responded:
     """The target's replies to the probes, scored, or why it failed."""
-    said = [Said(own.place.conversation, own.heard) for own in asked]
+    said = [ProbeInConversation(own.place.conversation, own.heard) for own in asked]
     try:
         scored = scored_answers(growth.system, said, lambda: answers(growth, asked))
     except TargetError as error:
@@ -227,7 +229,7 @@ def responded(growth: Growth, asked: Sequence[Asked]) -> Responded:
     return Responded(scored.answers, recorded, scored.probe_scores, scored.waited_s)
 
 
-def answers(growth: Growth, asked: Sequence[Asked]) -> list[Outcome]:
+def answers(growth: Growth, asked: Sequence[SampledProbe]) -> list[Outcome]:
     """The replies of the target, with its log-probabilities of the probe if it has any.
 
     Raises:
@@ -244,7 +246,7 @@ def answers(growth: Growth, asked: Sequence[Asked]) -> list[Outcome]:
 
 
 def reference_logprobs(
-    system: System, asked: Sequence[Asked], outcomes: Sequence[Outcome]
+    system: System, asked: Sequence[SampledProbe], outcomes: Sequence[Outcome]
 ) -> list[tuple[float, ...]]:
     """Those of each probe, nats; most are known if reference and target are the same model."""
     player = system.player(len(asked[0].place.path) if asked else 0)
@@ -265,10 +267,10 @@ def reference_logprobs(
 
 def _asked(
     spoken: ChatFormat, place: Place, path: Path, *, context: Context, utterance: Utterance
-) -> Asked:
+) -> SampledProbe:
     heard = spoken.thought(utterance.token_ids)
     probe = Message("user", heard.text, heard.visible_ids, spoken.model.vocabulary)
-    return Asked(place, path, context, utterance, place.conversation.said(probe))
+    return SampledProbe(place, path, context, utterance, place.conversation.said(probe))
 
 
 def _recorded(outcome: Outcome, judgements: Sequence[Judgement]) -> Replies | Failure:
@@ -284,7 +286,7 @@ def _recorded(outcome: Outcome, judgements: Sequence[Judgement]) -> Replies | Fa
     )
 
 
-def _known_reference(own: Asked, outcome: Outcome) -> tuple[float, ...]:
+def _known_reference(own: SampledProbe, outcome: Outcome) -> tuple[float, ...]:
     """The target's log-probabilities, if it read the same tokens as the attacker."""
     if isinstance(outcome, Failure) or outcome.heard is None or own.context.truncated_tokens:
         return ()
@@ -297,7 +299,11 @@ def _known_reference(own: Asked, outcome: Outcome) -> tuple[float, ...]:
 
 
 def _node(
-    own: Asked, recorded: Replies | Failure, *, reference: tuple[float, ...], probe_score: float
+    own: SampledProbe,
+    recorded: Replies | Failure,
+    *,
+    reference: tuple[float, ...],
+    probe_score: float,
 ) -> Node:
     said = own.utterance
     mask = (True,) * len(said.token_ids)
@@ -305,6 +311,6 @@ def _node(
     return Node(own.path, own.context, probe, recorded)
 
 
-def after(own: Asked, answer: Answer) -> Place:
+def after(own: SampledProbe, answer: Answer) -> Place:
     """The conversation with this turn; it continues with the first reply."""
     return Place(own.path, own.conversation.said(answer.replies[0].message()))

@@ -19,7 +19,7 @@ from astra_core.target import Outcome, Reply
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ProbeInConversation:
     """A probe, and the conversation before it."""
 
     conversation: Conversation
@@ -44,7 +44,7 @@ class ScoredAnswers:
 
 
 def scored_answers(
-    system: System, said: Sequence[Said], answer: Callable[[], Sequence[Outcome]]
+    system: System, said: Sequence[ProbeInConversation], answer: Callable[[], Sequence[Outcome]]
 ) -> ScoredAnswers:
     """The result of ``answer``, judged; the probes are scored meanwhile if that can overlap.
 
@@ -105,7 +105,7 @@ def _judged_with_probes(
     return list(map(Judgement, scores[: len(exchanges)])), scores[len(exchanges) :]
 
 
-def _exchanges(said: Sequence[Said], answers: Sequence[Outcome]) -> list[Exchange]:
+def _exchanges(said: Sequence[ProbeInConversation], answers: Sequence[Outcome]) -> list[Exchange]:
     return [
         Exchange(own.conversation, own.probe, reply.text)
         for own, answer in zip(said, answers, strict=True)

@@ -22,7 +22,7 @@ from astra_core.redaction import visible
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class DumpDifference:
     """How two dumps differ.
 
     Attributes:
@@ -68,7 +68,7 @@ def read_dump(folder: Path) -> dict[str, Tensor]:
 
 def differences(
     first: Mapping[str, Tensor], second: Mapping[str, Tensor], *, tolerance: float = 0.0
-) -> list[Difference]:
+) -> list[DumpDifference]:
     """Where two dumps differ, the earliest computed first.
 
     Args:
@@ -80,7 +80,7 @@ def differences(
     for name in [*first, *(name for name in second if name not in first)]:
         reason = _reason(first.get(name), second.get(name), tolerance)
         if reason:
-            found.append(Difference(name, reason))
+            found.append(DumpDifference(name, reason))
     return found
 
 

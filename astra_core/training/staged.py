@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 
-class Place(Protocol):
+class TrainerPlace(Protocol):
     """Where a trainer is."""
 
     def move_to(self, iteration: int, stage: str) -> None:
@@ -43,7 +43,7 @@ def always(iteration: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class TrainerStage:
     """A named step of an iteration.
 
     Attributes:
@@ -59,7 +59,7 @@ class Stage:
     is_due: Callable[[int], bool] = always
 
 
-def walk(place: Place, stages: Sequence[Stage], iteration: int) -> Iterator[Any]:
+def walk(place: TrainerPlace, stages: Sequence[TrainerStage], iteration: int) -> Iterator[Any]:
     """Does the due stages of one iteration, the first one first; yields what they yield.
 
     For a trainer that keeps checkpoints of its own between iterations: it begins the iteration anew

@@ -51,7 +51,7 @@ from astra_core.training.selection.evaluation_scheme import (
 )
 from astra_core.training.selection.kept_models import KeptModels
 from astra_core.training.selection.stopping import Best
-from astra_core.training.staged import LocalPlace, Place, Stage, walk
+from astra_core.training.staged import LocalPlace, TrainerPlace, TrainerStage, walk
 from astra_core.training.team import build_algorithm, check_team
 from astra_core.training.trial import Trial, tried
 from astra_core.training.update import Update, Updates, learning_plan, refuse_many_nonfinite
@@ -123,7 +123,7 @@ class Trainer:
         self.ending = Ending(config.early_stopping, world=self.world)
         self._state = RunState(config, sampler, algorithm, updates=self.updates, trainer=self)
         self._kept = KeptModels(self.best, self._state, store=store, world=self.world)
-        self.place: Place = LocalPlace()
+        self.place: TrainerPlace = LocalPlace()
         self._experience: Experience
         self._eval_s = 0.0
         self._is_cut = False
@@ -238,13 +238,13 @@ class Trainer:
                 self.evaluate()
             self.save()
 
-    def stages(self) -> Sequence[Stage]:
+    def stages(self) -> Sequence[TrainerStage]:
         """Sampling, learning, evaluating; the loop around them saves. They yield the reports."""
         return (
-            Stage("sample", self._sample),
-            Stage("train", self._train),
-            Stage("evaluate", self._end_iteration),
-            Stage("save", lambda _: None),
+            TrainerStage("sample", self._sample),
+            TrainerStage("train", self._train),
+            TrainerStage("evaluate", self._end_iteration),
+            TrainerStage("save", lambda _: None),
         )
 
     def _sample(self, iteration: int) -> None:

@@ -65,7 +65,7 @@ class RayBench:
 
 
 @dataclass(slots=True, eq=False)
-class _Worker:
+class _RayWorker:
     """An actor, what it has been sent, and whether it waits for a shard."""
 
     actor: Any
@@ -92,9 +92,9 @@ class RayExecutor(Executor):
 
     def __init__(self, options: Section) -> None:
         super().__init__(options)
-        self._workers: list[_Worker] = []
+        self._workers: list[_RayWorker] = []
         # The awaited answers: worker and number of the call, which is 0 for the first ping.
-        self._pending: dict[Any, tuple[_Worker, int]] = {}
+        self._pending: dict[Any, tuple[_RayWorker, int]] = {}
         self._call = 0
         self._num_gone = 0
         self._ray: Any = None
@@ -181,11 +181,11 @@ class RayExecutor(Executor):
                 max_restarts=options.max_restarts,
                 max_task_retries=0,
             )(RayBench)
-            worker = _Worker(kind.remote(os.getcwd(), list(sys.path)))  # noqa: PTH109 - text
+            worker = _RayWorker(kind.remote(os.getcwd(), list(sys.path)))  # noqa: PTH109 - text
             self._workers.append(worker)
             self._await_life(worker)
 
-    def _await_life(self, worker: _Worker) -> None:
+    def _await_life(self, worker: _RayWorker) -> None:
         worker.held, worker.is_idle = Held(), False
         ping = worker.actor.ping.options(max_task_retries=-1).remote()
         self._pending[ping] = worker, 0

@@ -18,7 +18,7 @@ _PATIENCE = 32
 PartName = Annotated[str, Field(pattern=r"^[\w-]+$")]
 
 
-class Part(Section):
+class EnsemblePart(Section):
     """One of the judges."""
 
     judge: Choice
@@ -35,7 +35,9 @@ class EnsembleJudge(Judge):
     class Options(Section):
         """The parts, and how their scores are combined."""
 
-        judges: dict[PartName, Part] = Field(min_length=2, description="By a name of your own.")
+        judges: dict[PartName, EnsemblePart] = Field(
+            min_length=2, description="By a name of your own."
+        )
         combine: Literal["mean", "max", "min", "weighted", "confirm"] = Field(
             default="mean",
             description="confirm: the others, whose mean counts, see only what the first flags.",

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from astra_core.conversation import Message
 from astra_core.models.utterances import Utterance
 from astra_core.rollout import Context, Failure, Graph, Node, Probe, Prompt
-from astra_core.samplers.level import Asked, Growth, Place, after, opening, responded
+from astra_core.samplers.level import Growth, Place, SampledProbe, after, opening, responded
 from astra_core.seeding import derive_key, generator
 from astra_core.system import System
 
@@ -25,7 +25,7 @@ _UNSAMPLED = Utterance("", (), (), has_ended=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class ConversationLines:
     """What is said in one conversation.
 
     Attributes:
@@ -39,7 +39,7 @@ class Lines:
     probes: tuple[str, ...]
 
 
-def conversations(growth: Growth, lines: Sequence[Lines]) -> list[Node]:
+def conversations(growth: Growth, lines: Sequence[ConversationLines]) -> list[Node]:
     """The first turn of each conversation, with the later ones below it; a failure ends it.
 
     Args:
@@ -63,10 +63,10 @@ def conversations(growth: Growth, lines: Sequence[Lines]) -> list[Node]:
     return [_chained(chain) for chain in chains]
 
 
-def _asked(place: Place, lines: Lines, turn: int) -> Asked:
+def _asked(place: Place, lines: ConversationLines, turn: int) -> SampledProbe:
     said = place.conversation.said(Message("user", lines.probes[turn]))
     path = (*place.path, 0 if turn else lines.number)
-    return Asked(place, path, Context(()), _UNSAMPLED, said)
+    return SampledProbe(place, path, Context(()), _UNSAMPLED, said)
 
 
 def _chained(turns: Sequence[Node]) -> Node:
@@ -86,7 +86,7 @@ Pull = Callable[[int, Sequence[str], int], Sequence[Sequence[float]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class BanditResult:
     """What a bandit found.
 
     Attributes:
@@ -111,7 +111,7 @@ def first_scores(graphs: Iterable[Graph]) -> dict[str, list[float]]:
 
 def halved(
     scores: Mapping[str, Sequence[float]], pull: Pull, *, threshold: float, budget: int
-) -> Found:
+) -> BanditResult:
     """The best probes by successive halving.
 
     Args:
@@ -140,7 +140,7 @@ def halved(
         kept.sort(key=merit, reverse=True)
     least = NEARLY * merit(kept[0])[0] if kept else 0.0
     winners = [text for text in kept[:WINNERS] if merit(text)[0] >= least]
-    return Found(len(known), calls, tuple(winners))
+    return BanditResult(len(known), calls, tuple(winners))
 
 
 def pulling(system: System, prompts: Sequence[Prompt], *, seed: int) -> Pull:
@@ -157,7 +157,7 @@ def pulling(system: System, prompts: Sequence[Prompt], *, seed: int) -> Pull:
             len(prompts), size=len(texts) * times
         )
         lines = [
-            Lines(prompts[at], place, (texts[place // times],))
+            ConversationLines(prompts[at], place, (texts[place // times],))
             for place, at in enumerate(drawn.tolist())
         ]
         turns = conversations(Growth(system, seed, "bandit", number, 1), lines)
@@ -194,7 +194,7 @@ def replayed(
         return tuple(winners[at] for at in chosen)
 
     lines = [
-        Lines(prompt, number, drawn(prompt, number))
+        ConversationLines(prompt, number, drawn(prompt, number))
         for prompt in prompts
         for number in range(num_rollouts)
     ]

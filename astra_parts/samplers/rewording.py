@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import BudgetError, TargetError
 from astra_core.rollout import Graph, Path, Prompt
-from astra_core.samplers.scoring import Said, scored_answers
+from astra_core.samplers.scoring import ProbeInConversation, scored_answers
 from astra_core.seeding import derive_key
 from astra_core.system import System
 from astra_core.target import Outcome
@@ -45,7 +45,7 @@ def asking(
     ]
 
     def ask(questions: Sequence[Question]) -> list[bool] | None:
-        said = [Said(moments[index].before, text) for index, text in questions]
+        said = [ProbeInConversation(moments[index].before, text) for index, text in questions]
         keys = [
             _keys(moments[index], text, num_responses=num_responses, seed=seed)
             for index, text in questions
@@ -76,7 +76,7 @@ def asked_first(
         threshold: A score at or above it is a success.
         seed: Same seed, same replies.
     """
-    said = [Said(Conversation(prompt), text) for prompt, text in questions]
+    said = [ProbeInConversation(Conversation(prompt), text) for prompt, text in questions]
     keys = [
         [
             derive_key(seed, "question", prompt.prompt_id, text, number)
@@ -91,7 +91,7 @@ def asked_first(
 
 
 def _judged(
-    system: System, said: Sequence[Said], keys: Sequence[Sequence[bytes]]
+    system: System, said: Sequence[ProbeInConversation], keys: Sequence[Sequence[bytes]]
 ) -> list[list[float]]:
     """For each text the scores of the replies that were judged."""
     with system.remembering():
@@ -100,7 +100,7 @@ def _judged(
 
 
 def _answering(
-    system: System, said: Sequence[Said], keys: Sequence[Sequence[bytes]]
+    system: System, said: Sequence[ProbeInConversation], keys: Sequence[Sequence[bytes]]
 ) -> Callable[[], Sequence[Outcome]]:
     return lambda: system.target.respond(
         [own.conversation.said(Message("user", own.probe)) for own in said],

@@ -17,7 +17,7 @@ from astra_core.config import Section, TrainingConfiguration
 from astra_core.models.language_model import LanguageModel
 from astra_core.training.optimization.kl_control import present_factor
 from astra_core.training.progress import StepReport
-from astra_core.training.staged import Stage
+from astra_core.training.staged import TrainerStage
 from astra_core.training.update import Update
 from astra_parts.services.adapters import add_from
 from astra_parts.services.pointer import ServicePointer, leave_pointer, parameters_digest
@@ -112,12 +112,13 @@ class RemoteTrainer(ServiceTrainer):
         result = self.asked.result("evaluate", step - 1, "tokens") if step else None
         return TokensUsed(**result) if result else None
 
-    def stages(self) -> Sequence[Stage]:
+    def stages(self) -> Sequence[TrainerStage]:
         """Sampling and training, or both at once; evaluating; the loop around them saves."""
-        apart = (Stage("sample", self._sample), Stage("train", self._train))
+        apart = (TrainerStage("sample", self._sample), TrainerStage("train", self._train))
         is_streamed = self.options.stream_minibatches is not None
-        form = (Stage("train", self._stream),) if is_streamed else apart
-        return (*form, Stage("evaluate", self._end_iteration), Stage("save", lambda _: None))
+        form = (TrainerStage("train", self._stream),) if is_streamed else apart
+        end = TrainerStage("evaluate", self._end_iteration), TrainerStage("save", lambda _: None)
+        return (*form, *end)
 
     def _sample(self, iteration: int) -> None:
         with self._leniently():

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from astra_core.config import TrainingConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
-from astra_core.training.staged import Stage
+from astra_core.training.staged import TrainerStage
 from astra_core.training.trainer import Trainer
 from astra_parts.services.speaker import check_here
 from astra_parts.services.trainer_state import TrainerState
@@ -42,7 +42,7 @@ class ServiceTrainer(Trainer):
         self.asked = self.place = self._opened_state()
 
     @abstractmethod
-    def stages(self) -> Sequence[Stage]:
+    def stages(self) -> Sequence[TrainerStage]:
         """The stages of an iteration, in order; they yield its reports."""
 
     def _opened_state(self) -> TrainerState:

@@ -21,7 +21,7 @@ _METHODS: dict[str, Method] = {"expert_iteration": "supervised", "sft": "supervi
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class TrainingFile:
     """A training file.
 
     Attributes:
@@ -71,7 +71,7 @@ def chat_of(model: LanguageModel, context: Sequence[int]) -> list[Message]:
 
 def lines_of(
     model: LanguageModel, steps: Sequence[Any], *, method: Method, seed: int, iteration: int
-) -> Lines:
+) -> TrainingFile:
     """The lines of the steps that an algorithm selected, checked as a service would check them.
 
     Args:
@@ -106,7 +106,7 @@ def lines_of(
     if len(pairs) != len(steps):
         msg = f"trainer 'text' must have steps for method '{method}', got others"
         raise TrainingError(msg)
-    return Lines(method, tuple(records))
+    return TrainingFile(method, tuple(records))
 
 
 def _counts(weights: Sequence[float], *, seed: int, iteration: int) -> list[int]:

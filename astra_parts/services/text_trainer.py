@@ -17,12 +17,12 @@ from astra_core.errors import ConfigurationError, TrainingError
 from astra_core.files import draft_of, record_digest
 from astra_core.target import Surroundings
 from astra_core.training.progress import StepReport
-from astra_core.training.staged import Stage
+from astra_core.training.staged import TrainerStage
 from astra_core.training.update import Update
 from astra_parts.bodies import MOST_JSON
 from astra_parts.services.fine_tuning_client import KEY, FineTuning, ServiceRefusal
 from astra_parts.services.service_trainer import ServiceTrainer
-from astra_parts.services.text_lines import Lines, lines_of, method_of
+from astra_parts.services.text_lines import TrainingFile, lines_of, method_of
 from astra_parts.services.text_speaker import TextSpeaker
 from astra_parts.services.trainer_state import Intent, Result
 from astra_parts.services.waiting import wait_for
@@ -110,13 +110,13 @@ class TextTrainer(ServiceTrainer):
             raise ConfigurationError(msg)
         super().begin()
 
-    def stages(self) -> Sequence[Stage]:
+    def stages(self) -> Sequence[TrainerStage]:
         """Sampling, fine-tuning, evaluating with the new model; the loop around them saves."""
         return (
-            Stage("sample", self._sample),
-            Stage(STAGE, self._learn),
-            Stage("evaluate", self._end_iteration),
-            Stage("save", lambda _: None),
+            TrainerStage("sample", self._sample),
+            TrainerStage(STAGE, self._learn),
+            TrainerStage("evaluate", self._end_iteration),
+            TrainerStage("save", lambda _: None),
         )
 
     def _sample(self, iteration: int) -> None:
@@ -145,7 +145,7 @@ class TextTrainer(ServiceTrainer):
         self._evaluate_if_due()
         yield report
 
-    def _fine_tuned(self, lines: Lines, iteration: int) -> Result:
+    def _fine_tuned(self, lines: TrainingFile, iteration: int) -> Result:
         """The model after an iteration, and whether it is a new one."""
         before = self._model_after(iteration)
         if len(lines.records) < self.options.min_examples:
@@ -160,7 +160,7 @@ class TextTrainer(ServiceTrainer):
         model = self._job_done(lines, base=base, iteration=iteration)
         return self.asked.once("model", lines.records, do=lambda _: {"model": model, "trained": 1})
 
-    def _job_done(self, lines: Lines, *, base: str, iteration: int) -> str:
+    def _job_done(self, lines: TrainingFile, *, base: str, iteration: int) -> str:
         """The model of the iteration's job.
 
         Raises:
@@ -231,7 +231,7 @@ class TextTrainer(ServiceTrainer):
         end = {"outcome": outcome, "detail": detail}
         self.asked.once(f"end-{attempt}", attempt, do=lambda _: end)
 
-    def _body(self, lines: Lines, base: str, file: str) -> dict[str, Any]:
+    def _body(self, lines: TrainingFile, base: str, file: str) -> dict[str, Any]:
         own = {"hyperparameters": dict(self.options.hyperparameters)}
         method = {"type": lines.method, lines.method: own}
         return {

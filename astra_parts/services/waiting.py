@@ -49,7 +49,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class WaitResult:
     """How a wait ended."""
 
     outcome: Outcome
@@ -64,7 +64,7 @@ def wait_for(
     every_s: float = 1.0,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Ending:
+) -> WaitResult:
     """How a piece of work ended; there is one last check when the limit is reached.
 
     Args:
@@ -79,8 +79,8 @@ def wait_for(
         is_last = clock() >= end
         seen = look()
         if seen.outcome is not None:
-            return Ending(seen.outcome, seen.detail, seen.record)
+            return WaitResult(seen.outcome, seen.detail, seen.record)
         if is_last:
             detail = f"still {seen.status!r} after {limit_s:g} s"
-            return Ending("timed_out", detail, seen.record)
+            return WaitResult("timed_out", detail, seen.record)
         sleep(max(0.0, min(every_s, end - clock())))

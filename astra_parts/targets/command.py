@@ -48,7 +48,7 @@ class Command(CalledTarget):
 
     def __init__(self, options: Options, *, surroundings: Surroundings) -> None:
         super().__init__(options, surroundings=surroundings)
-        self._idle: LifoQueue[_Worker] = LifoQueue()
+        self._idle: LifoQueue[_CommandProcess] = LifoQueue()
         self.calls = Calls("target 'command'", options, self._ask, file=self.digest()[:16])
 
     def digest(self) -> str:
@@ -114,7 +114,7 @@ class Command(CalledTarget):
         try:
             worker = self._idle.get_nowait()
         except Empty:
-            worker = _Worker(self.options)
+            worker = _CommandProcess(self.options)
         try:
             line = worker.answer(json.dumps(question.body).encode() + b"\n")
         except BaseException:
@@ -124,7 +124,7 @@ class Command(CalledTarget):
         return _read(line, question.body)
 
 
-class _Worker:
+class _CommandProcess:
     """One process of the program."""
 
     def __init__(self, options: Command.Options) -> None:

@@ -57,7 +57,7 @@ class PlannedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RunPlan:
     """A planned run.
 
     Attributes:
@@ -126,7 +126,7 @@ def show_plan(request: RunRequest, text: str, params: Params, *, as_json: bool) 
         say(line)
 
 
-def planned(request: RunRequest, text: str, params: Params) -> Plan:
+def planned(request: RunRequest, text: str, params: Params) -> RunPlan:
     """The plan of the run, from DVC and the reports of the last run.
 
     Args:
@@ -144,7 +144,7 @@ def planned(request: RunRequest, text: str, params: Params) -> Plan:
     steps = tuple(_steps(request, params, reasons))
     price = cost_of_a_reply()
     replies = sum(step.replies for step in steps)
-    return Plan(steps, None if price is None else price * replies)
+    return RunPlan(steps, None if price is None else price * replies)
 
 
 def reasons_to_run(text: str, params: Params) -> dict[str, list[str]]:

@@ -41,7 +41,7 @@ DVC_CONFIG = """\
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One thing that was checked; ``fix`` is what ``--fix`` does about it, if it can."""
 
     subject: str
@@ -62,7 +62,7 @@ class Finding:
         return told if self.ok else {**told, "problem": self.problem, "advice": self.advice}
 
 
-def diagnose(*, root: Path = Path(), lock: Path = LOCK_FILE) -> list[Finding]:
+def diagnose(*, root: Path = Path(), lock: Path = LOCK_FILE) -> list[CheckResult]:
     """What was checked on this machine, with and without problems; changes nothing that git tracks.
 
     Args:
@@ -85,7 +85,7 @@ def diagnose(*, root: Path = Path(), lock: Path = LOCK_FILE) -> list[Finding]:
     ]
 
 
-def fix_all(findings: Iterable[Finding]) -> list[str]:
+def fix_all(findings: Iterable[CheckResult]) -> list[str]:
     """The subjects of the problems that were fixed."""
     fixed = []
     for finding in findings:
@@ -96,9 +96,9 @@ def fix_all(findings: Iterable[Finding]) -> list[str]:
     return fixed
 
 
-def _python() -> Finding:
+def _python() -> CheckResult:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return Finding(
+    return CheckResult(
         f"Python {version}",
         ok=version in PYTHONS,
         problem=f"must be {', '.join(PYTHONS)}, got {version}",
@@ -106,10 +106,10 @@ def _python() -> Finding:
     )
 
 
-def _packages(lock: Path) -> Iterator[Finding]:
+def _packages(lock: Path) -> Iterator[CheckResult]:
     """One finding if all packages of the lock are installed, else one for each that is not."""
     if not lock.is_file():
-        yield Finding(
+        yield CheckResult(
             str(lock), ok=False, problem="must exist, got none", advice=f"git restore {lock}"
         )
         return
@@ -121,9 +121,9 @@ def _packages(lock: Path) -> Iterator[Finding]:
     }
     for name, got in wrong.items():
         problem = f"must be {pins[name]}, got {got or 'none'}"
-        yield Finding(name, ok=False, problem=problem, advice=INSTALL)
+        yield CheckResult(name, ok=False, problem=problem, advice=INSTALL)
     if not wrong:
-        yield Finding(f"{len(pins)} packages as in {lock.name}", ok=True)
+        yield CheckResult(f"{len(pins)} packages as in {lock.name}", ok=True)
 
 
 def _pins(lock: Path) -> dict[str, str]:
@@ -148,12 +148,12 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def _ceilings() -> Iterator[Finding]:
+def _ceilings() -> Iterator[CheckResult]:
     for name, (ceiling, reason) in CEILINGS.items():
         got = _installed(name) or "none"
         below = tuple(int(part) for part in re.findall(r"\d+", got)[: len(ceiling)])
         shown = ".".join(map(str, ceiling))
-        yield Finding(
+        yield CheckResult(
             f"{name} < {shown}",
             ok=got != "none" and below < ceiling,
             problem=f"must be below {shown}, got {got}: {reason}",
@@ -161,43 +161,45 @@ def _ceilings() -> Iterator[Finding]:
         )
 
 
-def _torch() -> Finding:
+def _torch() -> CheckResult:
     """Torch is imported, because a build for another machine installs and fails only at import."""
     try:
         import torch
     except (ImportError, OSError) as error:
         problem = f"must be importable, got {error}"
-        return Finding("torch", ok=False, problem=problem, advice=INSTALL)
+        return CheckResult("torch", ok=False, problem=problem, advice=INSTALL)
     from astra_core.engine.processor import processor_class
 
     device = "CUDA" if torch.cuda.is_available() else f"CPU ({processor_class()})"
-    return Finding(f"torch {torch.__version__} on {device}", ok=True)
+    return CheckResult(f"torch {torch.__version__} on {device}", ok=True)
 
 
-def _engine(root: Path) -> Iterator[Finding]:
+def _engine(root: Path) -> Iterator[CheckResult]:
     """How models are run here; no finding without torch, whose absence is a finding of its own."""
     if importlib.util.find_spec("torch") is not None:
-        yield Finding(f"engine: {engine_line(root)}", ok=True)
+        yield CheckResult(f"engine: {engine_line(root)}", ok=True)
 
 
-def _git() -> Finding:
+def _git() -> CheckResult:
     found = shutil.which("git") is not None
     advice = "install git, for example apt-get install git"
-    return Finding("git", ok=found, problem="must be on the PATH, got none", advice=advice)
+    return CheckResult("git", ok=found, problem="must be on the PATH, got none", advice=advice)
 
 
-def _dvc(root: Path) -> Finding:
+def _dvc(root: Path) -> CheckResult:
     """DVC is asked for its status: a folder can have a configuration that DVC cannot read."""
     subject, advice = "DVC repository", "git restore .dvc, or dvc init --no-scm"
     if not (root / ".dvc" / "config").is_file():
         problem = "must have .dvc/config, got none"
-        return Finding(subject, ok=False, problem=problem, advice=advice, fix=_restore_dvc(root))
+        return CheckResult(
+            subject, ok=False, problem=problem, advice=advice, fix=_restore_dvc(root)
+        )
     try:
         with chdir(root):
             changes()
     except AstraError as error:
-        return Finding(subject, ok=False, problem=str(error), advice="what the problem names")
-    return Finding(subject, ok=True)
+        return CheckResult(subject, ok=False, problem=str(error), advice="what the problem names")
+    return CheckResult(subject, ok=True)
 
 
 def _restore_dvc(root: Path) -> Callable[[], None]:
@@ -205,7 +207,7 @@ def _restore_dvc(root: Path) -> Callable[[], None]:
     return lambda: write_text(DVC_CONFIG, root / ".dvc" / "config", is_shared=True)
 
 
-def _versions() -> Iterator[Finding]:
+def _versions() -> Iterator[CheckResult]:
     """A finding for each version with an alias whose files are not where the store says."""
     try:
         check_store()
@@ -213,7 +215,7 @@ def _versions() -> Iterator[Finding]:
     except AstraError:
         return  # the store has its own finding
     for name, version, alias in lost:
-        yield Finding(
+        yield CheckResult(
             f"files of {name} version {version} ({alias})",
             ok=False,
             problem="must be where the store says, got none there",
@@ -221,31 +223,33 @@ def _versions() -> Iterator[Finding]:
         )
 
 
-def _store() -> Finding:
+def _store() -> CheckResult:
     try:
         check_store()
     except AstraError as error:
         advice = "the file or address that the problem names"
-        return Finding("MLflow's store", ok=False, problem=str(error), advice=advice)
-    return Finding("MLflow's store" if has_store() else "MLflow's store, not made yet", ok=True)
+        return CheckResult("MLflow's store", ok=False, problem=str(error), advice=advice)
+    return CheckResult("MLflow's store" if has_store() else "MLflow's store, not made yet", ok=True)
 
 
-def _writable(root: Path) -> Iterator[Finding]:
+def _writable(root: Path) -> Iterator[CheckResult]:
     for name in FOLDERS:
         closed = closed_above(root.resolve() / name)
         problem = "must be a folder that can be written to, got one that cannot"
         advice = f"chmod u+rwx {closed}"
         fix = _open(closed) if closed is not None and closed.is_dir() else None
-        yield Finding(f"folder {name}", ok=closed is None, problem=problem, advice=advice, fix=fix)
+        yield CheckResult(
+            f"folder {name}", ok=closed is None, problem=problem, advice=advice, fix=fix
+        )
 
 
 def _open(folder: Path) -> Callable[[], None]:
     return lambda: folder.chmod(folder.stat().st_mode | stat.S_IRWXU)
 
 
-def _disk(root: Path) -> Finding:
+def _disk(root: Path) -> CheckResult:
     free = shutil.disk_usage(root).free / 1e9
-    return Finding(
+    return CheckResult(
         f"{MIN_FREE_GB:g} GB of free disk",
         ok=free >= MIN_FREE_GB,
         problem=f"must have {MIN_FREE_GB:g} GB, got {free:.1f} GB",
@@ -253,14 +257,14 @@ def _disk(root: Path) -> Finding:
     )
 
 
-def _port() -> Finding:
+def _port() -> CheckResult:
     """Prefect's and MLflow's servers listen on a local port."""
     try:
         with socket.create_server(("127.0.0.1", 0)):
-            return Finding("a local port", ok=True)
+            return CheckResult("a local port", ok=True)
     except OSError as error:
         problem = f"127.0.0.1 must accept a server, got {error}"
-        return Finding("a local port", ok=False, problem=problem, advice="ip link set lo up")
+        return CheckResult("a local port", ok=False, problem=problem, advice="ip link set lo up")
 
 
 BASE = Path("models/base")

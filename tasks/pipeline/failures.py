@@ -48,7 +48,7 @@ class Stopped(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class StageFailure:
     """What went wrong, in the stage's own words."""
 
     error: str
@@ -88,16 +88,16 @@ def cut_off(status: int) -> str:
     return f"was ended by {name}{', most likely for lack of memory' if is_memory else ''}"
 
 
-def failure_of(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> StageFailure:
     """What to tell the flow about an exception; whatever may quote an attack is masked."""
     if isinstance(error, Stopped | KeyboardInterrupt):
         message = f"stopped by {signal.Signals(_number(error)).name}; start again to resume"
-        return Failure("Stopped", message, retryable=True)
+        return StageFailure("Stopped", message, retryable=True)
     if isinstance(error, SystemExit):
         message = f"sys.exit({shown_text(error)}) must not be called by what a stage runs"
-        return Failure("SystemExit", message, retryable=False)
+        return StageFailure("SystemExit", message, retryable=False)
     message = shown_text(error) or "no message"
-    return Failure(type(error).__name__, message, retryable=_can_pass(error))
+    return StageFailure(type(error).__name__, message, retryable=_can_pass(error))
 
 
 def exit_status(error: BaseException) -> int:
@@ -109,13 +109,13 @@ def exit_status(error: BaseException) -> int:
     return EXIT_MISTAKE if isinstance(error, AstraError) else EXIT_BUG
 
 
-def write_failure(failure: Failure, stage: str, *, folder: Path = FAILURES) -> None:
+def write_failure(failure: StageFailure, stage: str, *, folder: Path = FAILURES) -> None:
     """Leaves the failure where ``read_failure`` finds it, if there is room for it."""
     with suppress(DiskFullError):
         write_json(asdict(failure), folder / f"{stage}.json")
 
 
-def claim_failure(failure: Failure, stage: str, *, folder: Path = FAILURES) -> bool:
+def claim_failure(failure: StageFailure, stage: str, *, folder: Path = FAILURES) -> bool:
     """Whether this is the first failure since ``clear_failure``, which is then written.
 
     Of several processes the first to fail reports it: the others fail because it is gone.
@@ -162,10 +162,10 @@ def clear_failure(stage: str, *, folder: Path = FAILURES) -> None:
     (folder / f"{stage}.json").unlink(missing_ok=True)
 
 
-def read_failure(stage: str, *, folder: Path = FAILURES) -> Failure | None:
+def read_failure(stage: str, *, folder: Path = FAILURES) -> StageFailure | None:
     """The failure that the last try left; None if it passed, or was killed before writing one."""
     try:
-        found = Failure(**read_json(folder / f"{stage}.json"))
+        found = StageFailure(**read_json(folder / f"{stage}.json"))
     except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
         # Half a file is what a full disk left.
         return None

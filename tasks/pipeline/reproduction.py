@@ -214,7 +214,7 @@ def _explain(error: Exception, stage: str) -> int:
     status = _one_line(cause).rpartition(" ")[2]
     words = failures.cut_off(int(status)) if status.lstrip("-").isdecimal() else "was cut off"
     message = f"stage {stage} {words}; {failures.LOGS}/{stage}.log"
-    failure = failures.Failure("StageCrash", f"{message} may say why", retryable=True)
+    failure = failures.StageFailure("StageCrash", f"{message} may say why", retryable=True)
     failures.write_failure(failure, stage)
     complain(f"error: {failure.message}")
     tell_crash(failures.LOGS / f"{stage}.log")
@@ -223,7 +223,7 @@ def _explain(error: Exception, stage: str) -> int:
 
 def _tell(error: BaseException, stage: str, *, retryable: bool) -> int:
     message = f"DVC cannot run stage {stage}: {_one_line(error)}"
-    failures.write_failure(failures.Failure(type(error).__name__, message, retryable), stage)
+    failures.write_failure(failures.StageFailure(type(error).__name__, message, retryable), stage)
     complain(f"error: {message}")
     return 1
 

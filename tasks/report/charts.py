@@ -86,7 +86,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class LevelLine:
     """A value with its interval, drawn across the whole width."""
 
     label: str
@@ -122,7 +122,7 @@ def draw_lines(
     *,
     name: str,
     labels: tuple[str, str],
-    levels: Sequence[Level] = (),
+    levels: Sequence[LevelLine] = (),
     is_share: bool = False,
     whole: bool = False,
 ) -> str | None:

@@ -52,7 +52,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RateDifference:
     """The second's rate minus the first's, paired by prompt."""
 
     label: str
@@ -88,7 +88,7 @@ class SideBySide:
     first: Material
     second: Material
     obstacle: str
-    differences: tuple[Difference, ...]
+    differences: tuple[RateDifference, ...]
     figures: tuple[Row, ...]
     settings: tuple[Row, ...]
 
@@ -111,7 +111,7 @@ def side_by_side(first: Material, second: Material) -> SideBySide:
     """Both versions, with differences where the examinations allow them."""
     settings = tuple(_settings(first.params, second.params))
     obstacle = _obstacle(first, second, settings)
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[RateDifference, ...] = ()
     if not obstacle:
         try:
             differences = tuple(_differences(first, second))
@@ -148,7 +148,7 @@ def _obstacle(first: Material, second: Material, settings: tuple[Row, ...]) -> s
     return f"they were examined differently, {keys}{why}"
 
 
-def _differences(first: Material, second: Material) -> Iterator[Difference]:
+def _differences(first: Material, second: Material) -> Iterator[RateDifference]:
     told = first.params.get("evaluation", {})
     tables = [_attacker(own.table) for own in (second, first)]
     for column, label in PAIRED.items():
@@ -159,7 +159,7 @@ def _differences(first: Material, second: Material) -> Iterator[Difference]:
                 num_resamples=int(told.get("num_resamples", _NUM_RESAMPLES)),
                 column=column,
             )
-            yield Difference(label, found)
+            yield RateDifference(label, found)
 
 
 def _attacker(table: pd.DataFrame) -> pd.DataFrame:

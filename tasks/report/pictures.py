@@ -13,7 +13,7 @@ from tasks.report.charts import (
     SECOND,
     THIRD,
     Chart,
-    Level,
+    LevelLine,
     Line,
     draw_lines,
     draw_path,
@@ -67,7 +67,7 @@ def pictures_of_two(first: Material, second: Material) -> list[Chart]:
 def _success(material: Material) -> Chart | None:
     lines = [line_of(material.steps, f"eval/{RATE}", "on dev prompts")]
     levels = [
-        Level(f"{label}, on test prompts", material.evaluation.rate(role), colour)
+        LevelLine(f"{label}, on test prompts", material.evaluation.rate(role), colour)
         for (label, role), colour in zip(_ROLES.items(), (THIRD, SECOND), strict=True)
     ]
     svg = draw_lines(
@@ -97,7 +97,7 @@ def _reward(material: Material) -> Chart | None:
     if material.turns is not None:
         spans = {"trained": material.turns.attacker, "untrained": material.turns.baseline}
         levels = [
-            Level(f"{label}, on test prompts", own.reward, colour)
+            LevelLine(f"{label}, on test prompts", own.reward, colour)
             for (label, own), colour in zip(spans.items(), (THIRD, SECOND), strict=True)
         ]
     svg = draw_lines(lines, name="Reward during training", labels=(_STEP, "reward"), levels=levels)

@@ -19,7 +19,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import Field
 
 from astra_core.settings.sizes import MOST_NEW_TOKENS
-from tasks.serving.talking import Choice, Speaker, Wanted
+from tasks.serving.talking import SampledText, ServedModel, Wanted
 from tasks.serving.wire import Body, RefusalError, body_of, refusal
 
 _KEPT = 4
@@ -27,7 +27,7 @@ _LONGEST_ANSWER = 512
 Folders = Callable[[], Mapping[str, Path]]
 
 
-class Said(Body):
+class ChatMessage(Body):
     """One message of a chat."""
 
     role: Literal["system", "developer", "user", "assistant"]
@@ -79,7 +79,7 @@ class Sampling(Body):
 class ChatBody(Sampling):
     """The body of ``/v1/chat/completions``."""
 
-    messages: Annotated[list[Said], Field(min_length=1)]
+    messages: Annotated[list[ChatMessage], Field(min_length=1)]
     max_tokens: int | None = Field(default=None, ge=1, le=MOST_NEW_TOKENS)
     max_completion_tokens: int | None = Field(default=None, ge=1, le=MOST_NEW_TOKENS)
     logprobs: bool | None = None
@@ -106,10 +106,10 @@ class Speakers:
     def __init__(self, folders: Folders, *, separator: str | None = None) -> None:
         self.folders = folders
         self._separator = separator
-        self._loaded: OrderedDict[Path, Speaker] = OrderedDict()
+        self._loaded: OrderedDict[Path, ServedModel] = OrderedDict()
         self._lock = threading.Lock()
 
-    def named(self, name: str) -> Speaker:
+    def named(self, name: str) -> ServedModel:
         """The model of this name.
 
         Raises:
@@ -121,7 +121,7 @@ class Speakers:
             raise RefusalError(msg, status=404, param="model", code="model_not_found")
         with self._lock:
             if folder not in self._loaded:
-                self._loaded[folder] = Speaker.load(folder, separator=self._separator)
+                self._loaded[folder] = ServedModel.load(folder, separator=self._separator)
                 if len(self._loaded) > _KEPT:
                     self._loaded.popitem(last=False)
             self._loaded.move_to_end(folder)
@@ -199,11 +199,11 @@ def _completed(speakers: Speakers, body: TextBody) -> dict[str, Any]:
     return _answer("text_completion", body.model, speaker, choices=choices, usage=usage)
 
 
-def _most(speaker: Speaker, context: Sequence[int]) -> int:
+def _most(speaker: ServedModel, context: Sequence[int]) -> int:
     return max(1, min(_LONGEST_ANSWER, speaker.room(context)))
 
 
-def _answer(kind: str, model: str, speaker: Speaker, **parts: Any) -> dict[str, Any]:
+def _answer(kind: str, model: str, speaker: ServedModel, **parts: Any) -> dict[str, Any]:
     mark = {"chat.completion": "chatcmpl", "text_completion": "cmpl"}[kind]
     return {
         "id": f"{mark}-{secrets.token_hex(12)}",
@@ -215,13 +215,13 @@ def _answer(kind: str, model: str, speaker: Speaker, **parts: Any) -> dict[str, 
     }
 
 
-def _usage(read: int, found: Sequence[Choice]) -> dict[str, int]:
+def _usage(read: int, found: Sequence[SampledText]) -> dict[str, int]:
     written = sum(len(own.tokens) for own in found)
     total = {"total_tokens": read + written}
     return {"prompt_tokens": read, "completion_tokens": written, **total}
 
 
-def _content(own: Choice) -> list[dict[str, Any]]:
+def _content(own: SampledText) -> list[dict[str, Any]]:
     """Log-probabilities in the form of a chat completion."""
     tops = own.top or ((),) * len(own.tokens)
     return [
@@ -234,7 +234,7 @@ def _token(text: str, value: float) -> dict[str, Any]:
     return {"token": text, "logprob": value, "bytes": list(text.encode())}
 
 
-def _flat(own: Choice) -> dict[str, Any]:
+def _flat(own: SampledText) -> dict[str, Any]:
     """Log-probabilities in the form of a completion."""
     starts = [sum(map(len, own.tokens[:place])) for place in range(len(own.tokens))]
     return {

@@ -41,7 +41,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SampledText:
     """One sampled text.
 
     Attributes:
@@ -59,7 +59,7 @@ class Choice:
     finish: Literal["stop", "length"]
 
 
-class Speaker:
+class ServedModel:
     """A model that answers requests.
 
     Args:
@@ -74,7 +74,7 @@ class Speaker:
         add_template_ends(model)
 
     @classmethod
-    def load(cls, folder: Path, *, separator: str | None) -> "Speaker":
+    def load(cls, folder: Path, *, separator: str | None) -> "ServedModel":
         """The speaker of a Hugging Face folder."""
         from astra_core.files import folder_digest
         from astra_core.models.language_model import LanguageModel
@@ -95,7 +95,7 @@ class Speaker:
         """How many tokens may follow a context."""
         return self.model.max_positions - len(context)
 
-    def choices(self, context: tuple[int, ...], wanted: Wanted) -> list[Choice]:
+    def choices(self, context: tuple[int, ...], wanted: Wanted) -> list[SampledText]:
         """The sampled choices after a context.
 
         Raises:
@@ -116,7 +116,7 @@ class Speaker:
             (found,) = self.model.continuations([context], [keys], wanted.generation)
             return [self._choice(context, own, wanted) for own in found.utterances]
 
-    def _choice(self, context: tuple[int, ...], own: "Utterance", wanted: Wanted) -> Choice:
+    def _choice(self, context: tuple[int, ...], own: "Utterance", wanted: Wanted) -> SampledText:
         ids = own.token_ids[:-1] if own.has_ended else own.token_ids
         text = self._decoded(ids)
         at = min((text.index(word) for word in wanted.stop if word in text), default=None)
@@ -125,7 +125,7 @@ class Speaker:
             ids = ids[: next(n for n in lengths if len(self._decoded(ids[:n])) > at) - 1]
             text = text[:at]
         has_ended = own.has_ended or at is not None
-        return Choice(
+        return SampledText(
             text,
             tuple(self._decoded((token,)) for token in ids),
             own.logprobs[: len(ids)],

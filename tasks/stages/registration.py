@@ -35,7 +35,7 @@ from tasks.tracking.registry.evidence import Evidence, evaluation_folder, read_p
 from tasks.tracking.registry.registration import record
 from tasks.tracking.runs import connect
 from tasks.tracking.store import store_errors
-from tasks.tracking.traces import Conversation, worst_conversations
+from tasks.tracking.traces import TracedConversation, worst_conversations
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _evidence(params: RegistrationParams, files: RegistrationFiles) -> Evidence:
     )
 
 
-def _conversations(folder: Path, *, count: int) -> tuple[Conversation, ...]:
+def _conversations(folder: Path, *, count: int) -> tuple[TracedConversation, ...]:
     """The trained attacker's worst conversations; none if its rollouts were not kept."""
     file = folder / "attacker.parquet"
     if not count or not file.is_file():

@@ -24,7 +24,7 @@ _COMPLETE = "mlflow.trace.infoFinalized"
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class TracedConversation:
     """The turns that led to one finding, masked.
 
     Attributes:
@@ -40,7 +40,7 @@ class Conversation:
     score: float
 
 
-def worst_conversations(graphs: Sequence[Graph], *, count: int) -> tuple[Conversation, ...]:
+def worst_conversations(graphs: Sequence[Graph], *, count: int) -> tuple[TracedConversation, ...]:
     """The conversations of the highest-scored turns, one per distinct probe, the worst first.
 
     Args:
@@ -57,14 +57,14 @@ def worst_conversations(graphs: Sequence[Graph], *, count: int) -> tuple[Convers
     return tuple(_conversation(*turn) for turn in [*by_probe.values()][:count])
 
 
-def _conversation(score: float, graph: Graph, node: Node) -> Conversation:
+def _conversation(score: float, graph: Graph, node: Node) -> TracedConversation:
     depth = len(node.path)
     rollout = next(path for path in graph.paths() if node in path[depth - 1 : depth])
     turns = tuple(
         (masked(each.probe_text), masked(_reply(each, is_last=each is node)), each.score)
         for each in rollout[:depth]
     )
-    return Conversation(graph.prompt.prompt_id, masked(graph.prompt.text), turns, score)
+    return TracedConversation(graph.prompt.prompt_id, masked(graph.prompt.text), turns, score)
 
 
 def _reply(node: Node, *, is_last: bool) -> str:
@@ -75,7 +75,7 @@ def _reply(node: Node, *, is_last: bool) -> str:
 
 
 def log_conversations(
-    client: "MlflowClient", run: "Run", conversations: Sequence[Conversation]
+    client: "MlflowClient", run: "Run", conversations: Sequence[TracedConversation]
 ) -> int:
     """The number of traces added to the run; those that it has already are skipped.
 
@@ -90,7 +90,7 @@ def log_conversations(
         return 0
 
 
-def _log(client: "MlflowClient", run: "Run", conversations: Sequence[Conversation]) -> int:
+def _log(client: "MlflowClient", run: "Run", conversations: Sequence[TracedConversation]) -> int:
     from mlflow.tracing.client import TracingClient
 
     tracing = TracingClient(client.tracking_uri)
@@ -109,12 +109,12 @@ def _log(client: "MlflowClient", run: "Run", conversations: Sequence[Conversatio
     return len(wanted.keys() - known)
 
 
-def _trace_id(run_id: str, conversation: Conversation) -> str:
+def _trace_id(run_id: str, conversation: TracedConversation) -> str:
     named = [run_id, conversation.prompt_id, [list(turn[:2]) for turn in conversation.turns]]
     return f"tr-{record_digest(named)[:32]}"
 
 
-def _info(trace_id: str, conversation: Conversation, run: "Run", *, began_ms: int) -> Any:
+def _info(trace_id: str, conversation: TracedConversation, run: "Run", *, began_ms: int) -> Any:
     from mlflow.entities import TraceInfo, TraceLocation, TraceState
 
     return TraceInfo(
@@ -134,7 +134,7 @@ def _info(trace_id: str, conversation: Conversation, run: "Run", *, began_ms: in
     )
 
 
-def _spans(trace_id: str, conversation: Conversation, began_ns: int) -> list["Span"]:
+def _spans(trace_id: str, conversation: TracedConversation, began_ns: int) -> list["Span"]:
     """A span for the conversation, and below it one for each turn, as chat messages."""
     last = conversation.turns[-1]
     num_turns = len(conversation.turns)

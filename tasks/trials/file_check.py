@@ -53,7 +53,7 @@ _TEXT_LIMIT = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RowProblem:
     """A problem of one row.
 
     Attributes:
@@ -86,7 +86,7 @@ class FileCheck:
     path: Path
     num_rows: int
     splits: dict[str, int]
-    findings: tuple[Finding, ...]
+    findings: tuple[RowProblem, ...]
     gate: str
     warnings: tuple[str, ...]
     exam: tuple[str, ...]
@@ -186,7 +186,7 @@ def _validated(
     return gate, report, {row["prompt_id"]: row[REASONS] for row in table.to_pylist()}
 
 
-def _findings(prompts: PromptsConfiguration, reasons: dict[str, list[str]]) -> Iterator[Finding]:
+def _findings(prompts: PromptsConfiguration, reasons: dict[str, list[str]]) -> Iterator[RowProblem]:
     """The problems of the rows, in the order of the file."""
     dev = [] if prompts.dev_path is None else list(_texts(prompts.dev_path, prompts))
     rows = list(_texts(prompts.path or Path(), prompts))
@@ -197,18 +197,18 @@ def _findings(prompts: PromptsConfiguration, reasons: dict[str, list[str]]) -> I
         shown = shortened(masked(text), limit=_TEXT_LIMIT)
         root = int(roots[place])
         if not text:
-            yield Finding(line, BLANK, None, "")
+            yield RowProblem(line, BLANK, None, "")
         elif name in in_dev:
-            yield Finding(line, LEAK, in_dev[name], shown)
+            yield RowProblem(line, LEAK, in_dev[name], shown)
         elif name in first:
-            yield Finding(line, DUPLICATE, first[name], shown)
+            yield RowProblem(line, DUPLICATE, first[name], shown)
         elif root < len(dev):
-            yield Finding(line, NEAR_LEAK, dev[root][0], shown)
+            yield RowProblem(line, NEAR_LEAK, dev[root][0], shown)
         else:
             if root != place and rows[root - len(dev)][1] != text:
-                yield Finding(line, NEAR, rows[root - len(dev)][0], shown)
+                yield RowProblem(line, NEAR, rows[root - len(dev)][0], shown)
             for reason in reasons.get(name, ()):
-                yield Finding(line, reason, None, shown)
+                yield RowProblem(line, reason, None, shown)
         first.setdefault(name, line)
 
 

@@ -46,7 +46,7 @@ class Amount:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class TrialMeasurements:
     """What a trial measured.
 
     Attributes:
@@ -74,7 +74,7 @@ class Measured:
         return self.examined * (calls / max(self.examined.calls, 1.0))
 
 
-def forecast(params: Params, measured: Measured) -> dict[str, Amount]:
+def forecast(params: Params, measured: TrialMeasurements) -> dict[str, Amount]:
     """The cost of each part of a whole run, in the order of the run."""
     training, evaluation = params.training, params.evaluation
     runs = params.rollouts.runs_per_prompt
@@ -106,7 +106,7 @@ def num_evaluations(params: Params) -> int:
     return scheme.has_first + due + scheme.keeps_best
 
 
-def num_batches(params: Params, measured: Measured) -> int:
+def num_batches(params: Params, measured: TrialMeasurements) -> int:
     """Forward and backward passes of a training; its first step learns from the rollouts stage."""
     training = params.training
     first = measured.num_steps

@@ -25,7 +25,7 @@ from tasks.pipeline.stage import sections_for
 from tasks.records.models import read_model_paths
 from tasks.records.prompts import read_prompts
 from tasks.stages.training import TrainingFiles, TrainingParams
-from tasks.trials.forecast import Amount, Measured, forecast
+from tasks.trials.forecast import Amount, TrialMeasurements, forecast
 from tasks.trials.measurement import examined_amount, rolled_amount
 from tasks.trials.workload import replies_of_a_tree
 
@@ -208,7 +208,7 @@ def _findings(
         examined = examined_amount(trainer, evaluator, num_prompts=len(some))
         advance(1)
     graphs = list(trial.experience.graphs)
-    measured = Measured(
+    measured = TrialMeasurements(
         rolled=rolled,
         examined=examined,
         # A trainer that does not learn from rollouts has its own number.

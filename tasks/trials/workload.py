@@ -12,7 +12,7 @@ from astra_core.registry import read_options
 from tasks.params.schema import Params
 from tasks.records.reports import read_record
 from tasks.records.rollout_report import RolloutsRecord
-from tasks.trials.forecast import Amount, Measured, forecast
+from tasks.trials.forecast import Amount, TrialMeasurements, forecast
 
 ROLLOUTS = Path("reports/rollouts.json")
 VALIDATION = Path("reports/validation.json")
@@ -38,7 +38,7 @@ def replies_by_stage(
     """
     evaluation, sizes = params.evaluation, _sizes(validation)
     asked = evaluation.num_rollouts * evaluation.depth * evaluation.num_responses
-    measured = Measured(
+    measured = TrialMeasurements(
         rolled=Amount(calls=replies_of_a_tree(params, rollouts)),
         examined=Amount(calls=asked),
         num_steps=1,

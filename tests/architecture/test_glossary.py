@@ -1,6 +1,7 @@
-"""The glossary has the project's words: each is in use, and none that the pages use is missing."""
+"""A word means one thing: the glossary has those in use and no others, a class name one class."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from pages import PAGES, ROOT, prose
 from tasks.params.schema import Params
 
 GLOSSARY = ROOT / "docs/glossary.md"
-PACKAGES = ("astra_core", "astra_parts", "tasks", "flows", "benchmarks", "plugins")
+SOURCE = ("astra_core", "astra_parts", "tasks", "flows")
+PACKAGES = (*SOURCE, "benchmarks", "plugins")
 # Words that are used here as everywhere in the field, so that they need no row.
 STANDARD = {
     *("activation", "builtin", "cache", "distribution", "head", "kl", "mask", "model"),
@@ -50,6 +52,14 @@ def test_every_name_of_the_engine_and_of_a_section_has_its_words_in_the_glossary
 
     assert {"carrier", "packing", "staleness", "executor"} <= named
     assert [] == sorted(word for word in named if word[:4] not in known)
+
+
+def test_a_class_name_stands_once():
+    source = "\n".join(path.read_text("utf-8") for path in _code(SOURCE))
+    names = Counter(re.findall(r"^ *class (\w+)[(:]", source, re.MULTILINE))
+
+    # Each plug-in has its own ``Options``, which are named with it.
+    assert ["Options"] == [name for name, count in names.items() if count > 1]
 
 
 def test_the_other_system_is_named_in_full():
@@ -99,8 +109,8 @@ def _sections(record: dict[str, Any]) -> Iterator[str]:
             yield from _sections(value)
 
 
-def _code() -> list[Path]:
-    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+def _code(packages: tuple[str, ...] = PACKAGES) -> list[Path]:
+    return [path for package in packages for path in sorted((ROOT / package).rglob("*.py"))]
 
 
 def _without_figures_and_code(text: str) -> str:

@@ -13,7 +13,7 @@ from astra_core.models.decoding import SHIFT, draw, drawn_in_blocks, processed_l
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class DecodingRules:
     """Ids that are special in decoding, on the model's device.
 
     Attributes:
@@ -48,7 +48,7 @@ def draw_token(
     generation: GenerationConfiguration,
     uniform: Float[Tensor, " R"],
     *,
-    rules: Rules,
+    rules: DecodingRules,
     count: Int[Tensor, " R"],
     seen: Bool[Tensor, "R V"] | None = None,
 ) -> tuple[Int[Tensor, " R"], Float[Tensor, " R"]]:

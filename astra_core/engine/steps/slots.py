@@ -41,7 +41,7 @@ class SlotCache(Cache):  # type: ignore[misc]
     def __init__(self, buffers: Sequence[dict[str, Tensor]]) -> None:
         self._aim = _Aim(buffers[0]["keys"])
         super().__init__(
-            layers=[_Layer(own["keys"], own["values"], aim=self._aim) for own in buffers]
+            layers=[_SlotLayer(own["keys"], own["values"], aim=self._aim) for own in buffers]
         )
         self.num_rows, _, self.capacity, _ = buffers[0]["keys"].shape
 
@@ -90,7 +90,7 @@ class _Aim:
         return found
 
 
-class _Layer(CacheLayerMixin):  # type: ignore[misc]
+class _SlotLayer(CacheLayerMixin):  # type: ignore[misc]
     def __init__(
         self, keys: Float[Tensor, "R K C D"], values: Float[Tensor, "R K C E"], *, aim: _Aim
     ) -> None:

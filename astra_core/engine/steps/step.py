@@ -19,7 +19,7 @@ from astra_core.config import GenerationConfiguration
 from astra_core.engine.cache.key_values import KeyValues
 from astra_core.engine.compilation import compiled_function
 from astra_core.engine.masks import additive_mask
-from astra_core.engine.steps.drawing import Rules, draw_token
+from astra_core.engine.steps.drawing import DecodingRules, draw_token
 from astra_core.engine.steps.slots import SlotCache
 
 # Rounds before a recording, in which libraries choose their kernels.
@@ -43,7 +43,7 @@ class Rows:
     uniforms: Float[Tensor, "N T"]
 
 
-class Drawn(NamedTuple):
+class DrawnRow(NamedTuple):
     """What a row has drawn: token ids, and log-probabilities under the unmodified model, nats."""
 
     token_ids: list[int]
@@ -70,7 +70,7 @@ class DecodingStep:
         cache: SlotCache,
         generation: GenerationConfiguration,
         *,
-        rules: Rules,
+        rules: DecodingRules,
         compiles: bool = False,
     ) -> None:
         device, rows = model.device, cache.num_rows
@@ -134,13 +134,13 @@ class DecodingStep:
         found: list[bool] = self._is_over.tolist()
         return found
 
-    def drawn(self, places: Sequence[int]) -> list[Drawn]:
+    def drawn(self, places: Sequence[int]) -> list[DrawnRow]:
         """What the rows in these places have drawn."""
         at = torch.tensor(places, device=self._token.device)
         tables = (self._count, self._tokens, self._logprobs)
         counts, tokens, logprobs = (table.index_select(0, at).tolist() for table in tables)
         return [
-            Drawn(ids[:count], values[:count])
+            DrawnRow(ids[:count], values[:count])
             for count, ids, values in zip(counts, tokens, logprobs, strict=True)
         ]
 

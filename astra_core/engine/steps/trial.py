@@ -8,7 +8,7 @@ import torch
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.abilities import FAILURES, abilities_of, contexts_of, tolerance, trying
 from astra_core.engine.cache.reading import CachedReading, PaddedReading
-from astra_core.engine.steps.step import DecodingStep, Drawn, Rows
+from astra_core.engine.steps.step import DecodingStep, DrawnRow, Rows
 from astra_core.engine.steps.stepper import Stepper
 
 _NEW = 3
@@ -41,7 +41,7 @@ def _takes_steps(model: Any) -> bool:
     return gap < tolerance(plain.logits)
 
 
-def _drawn(model: Any, contexts: list[list[int]]) -> list[Drawn]:
+def _drawn(model: Any, contexts: list[list[int]]) -> list[DrawnRow]:
     reading = CachedReading(model, contexts, [0] * len(contexts), store=None, room=0)
     step: DecodingStep = Stepper(model, captures=False).step(
         reading.values,

@@ -16,7 +16,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Said(_Strict):
+class TrainingMessage(_Strict):
     """One message; an answer with the weight 0 is not learned."""
 
     role: Literal["system", "developer", "user", "assistant"]
@@ -37,12 +37,12 @@ class _Answer(_Strict):
         return {"role": self.role, "content": self.content}
 
 
-class _Supervised(_Strict):
-    messages: list[Said] = Field(min_length=2)
+class _SupervisedLine(_Strict):
+    messages: list[TrainingMessage] = Field(min_length=2)
 
 
 class _Input(_Strict):
-    messages: list[Said] = Field(min_length=1)
+    messages: list[TrainingMessage] = Field(min_length=1)
 
 
 class _Preference(_Strict):
@@ -52,7 +52,7 @@ class _Preference(_Strict):
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class TrainingExample:
     """A context and an answer to it; a preference also has a worse answer.
 
     Attributes:
@@ -72,7 +72,7 @@ class FileError(ValueError):
     """A training file that cannot be used."""
 
 
-def examples_of(content: bytes, method: Method) -> list[Example]:
+def examples_of(content: bytes, method: Method) -> list[TrainingExample]:
     """The examples in a training file.
 
     Raises:
@@ -81,7 +81,7 @@ def examples_of(content: bytes, method: Method) -> list[Example]:
     if len(content) > MAX_BYTES:
         msg = f"the training file must be at most {MAX_BYTES} bytes, got {len(content)}"
         raise FileError(msg)
-    found: list[Example] = []
+    found: list[TrainingExample] = []
     for number, line in enumerate(content.splitlines(), start=1):
         if line.strip():
             found += _of_line(number, line, method)
@@ -91,7 +91,7 @@ def examples_of(content: bytes, method: Method) -> list[Example]:
     return found
 
 
-def _of_line(number: int, line: bytes, method: Method) -> Sequence[Example]:
+def _of_line(number: int, line: bytes, method: Method) -> Sequence[TrainingExample]:
     try:
         record = json.loads(line)
         json.dumps(record, ensure_ascii=False).encode()  # raises where it holds half a character
@@ -106,21 +106,21 @@ def _of_line(number: int, line: bytes, method: Method) -> Sequence[Example]:
     raise FileError(msg)
 
 
-def _preference(number: int, record: Any) -> list[Example]:
+def _preference(number: int, record: Any) -> list[TrainingExample]:
     read = _Preference.model_validate(record)
     context = tuple(own.message() for own in read.input.messages)
     good, bad = read.preferred_output[0], read.non_preferred_output[0]
     if good.content == bad.content:
         msg = "preferred_output and non_preferred_output must differ"
         raise FileError(msg)
-    return [Example(number, context, good.message(), bad.message())]
+    return [TrainingExample(number, context, good.message(), bad.message())]
 
 
-def _answers(number: int, record: Any) -> list[Example]:
+def _answers(number: int, record: Any) -> list[TrainingExample]:
     """An example for every answer of the assistant with a weight, after the messages before it."""
-    said = _Supervised.model_validate(record).messages
+    said = _SupervisedLine.model_validate(record).messages
     found = [
-        Example(number, tuple(own.message() for own in said[:place]), each.message())
+        TrainingExample(number, tuple(own.message() for own in said[:place]), each.message())
         for place, each in enumerate(said)
         if each.role == "assistant" and each.weight != 0 and place and each.content
     ]

@@ -12,7 +12,7 @@ from astra_core.rollout import Context, Graph, Node, Probe, Prompt, Replies
 from astra_core.sampler import Sampler
 from astra_core.settings.sections import Section
 from astra_core.system import System
-from tasks.serving.fine_tuning.lines import Example, FileError
+from tasks.serving.fine_tuning.lines import FileError, TrainingExample
 from tasks.serving.talking import add_template_ends, answered, heard
 
 
@@ -42,7 +42,7 @@ class ExampleSampler(Sampler):
     )
 
     def __init__(
-        self, system: System, examples: Sequence[Example], *, seed: int, num_passes: int
+        self, system: System, examples: Sequence[TrainingExample], *, seed: int, num_passes: int
     ) -> None:
         add_template_ends(system.attacker)
         self._examples = {f"example {place}": own for place, own in enumerate(examples)}
@@ -87,7 +87,7 @@ class ExampleSampler(Sampler):
             for prompt, (context, own) in zip(prompts, rows, strict=True)
         ]
 
-    def _turns(self, example: Example) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+    def _turns(self, example: TrainingExample) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
         """The context and the answers after it, as ids; the oldest of a long context is cut."""
         model = self.system.attacker
         both = [example.answer] + ([example.worse] if example.worse else [])

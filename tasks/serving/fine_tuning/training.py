@@ -16,7 +16,7 @@ from astra_core.config import AlgorithmChoice, Choice, SystemConfiguration, Trai
 from astra_core.errors import AstraError
 from astra_core.errors.exception_text import shown_text
 from astra_core.files import draft_folder_of
-from tasks.serving.fine_tuning.lines import Example, FileError, examples_of
+from tasks.serving.fine_tuning.lines import FileError, TrainingExample, examples_of
 from tasks.serving.fine_tuning.store import JobStore
 from tasks.serving.fine_tuning.tables import Job
 
@@ -176,7 +176,9 @@ class _Training:
                 trainer.sampler.system.attacker.save(draft)
 
 
-def training_of(settings: Mapping[str, Any], examples: list[Example]) -> TrainingConfiguration:
+def training_of(
+    settings: Mapping[str, Any], examples: list[TrainingExample]
+) -> TrainingConfiguration:
     """The training configuration of a job with these settings."""
     hyper = settings["hyperparameters"]
     steps = math.ceil(len(examples) * hyper["n_epochs"] / hyper["batch_size"])

@@ -16,7 +16,7 @@ from tasks.records.models import Parent
 from tasks.records.reports import read_record
 from tasks.records.training import TrainingRecord
 from tasks.tracking.registry.versions import Package
-from tasks.tracking.traces import Conversation
+from tasks.tracking.traces import TracedConversation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +55,7 @@ class Evidence:
     datasets: Mapping[str, Path]
     parent: Parent | None = None
     turns: TurnRecord | None = None
-    conversations: Sequence[Conversation] = ()
+    conversations: Sequence[TracedConversation] = ()
 
     @property
     def key(self) -> str:

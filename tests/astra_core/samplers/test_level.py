@@ -11,8 +11,8 @@ from astra_core.models.utterances import Utterance
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Context, Failure
 from astra_core.samplers.level import (
-    Asked,
     Growth,
+    SampledProbe,
     grown_level,
     opening,
     poor_probes,
@@ -70,7 +70,7 @@ def test_a_level_is_probed_without_a_word_to_the_target():
 def asked_of(place, text, *, has_ended=True):
     said = Utterance(text, (7, 0), (-1.0, -1.0), has_ended=has_ended)
     conversation = place.conversation.said(Message("user", text))
-    return Asked(place, (0,), Context((4, 5)), said, conversation)
+    return SampledProbe(place, (0,), Context((4, 5)), said, conversation)
 
 
 def test_probes_that_are_empty_cut_or_repeat_a_sibling_are_poor():
@@ -162,7 +162,7 @@ def test_a_level_grows_from_values_to_values():
 def test_the_target_speaks_for_the_reference_only_where_it_read_the_same(cut, heard, is_known):
     said = Utterance("you", (7, 0), (-1.0, -1.0), has_ended=True)
     place = opening(PROMPTS[0])
-    asked = Asked(place, (0,), Context((4, 5), cut), said, place.conversation)
+    asked = SampledProbe(place, (0,), Context((4, 5), cut), said, place.conversation)
     answer = Answer((Reply("so"),), (9.0, 9.0), heard=heard)
     (found,) = reference_logprobs(tiny_system(), [asked], [answer])
 

@@ -11,7 +11,7 @@ from astra_core.errors import RolloutError, ScorerError, TargetError
 from astra_core.judge import Exchange, Judgement
 from astra_core.judge import Judge as ExchangeJudge
 from astra_core.rewards.adversarial import AdversarialReward
-from astra_core.samplers.scoring import Said, overlaps, scored_answers, verdicts
+from astra_core.samplers.scoring import ProbeInConversation, overlaps, scored_answers, verdicts
 from astra_core.samplers.tree import TreeSampler
 from astra_core.target import Answer, Reply
 from astra_parts.scorers.phrases import PhraseScorer
@@ -179,7 +179,7 @@ def test_time_is_counted_only_where_the_scorer_is_waited_for():
         return [Answer((Reply("so"),))]
 
     start = time.perf_counter()
-    said = [Said(Conversation(PROMPT), "bad")]
+    said = [ProbeInConversation(Conversation(PROMPT), "bad")]
     found = scored_answers(tiny_system(scorer=Quick("elsewhere")), said, speak)
     whole_s = time.perf_counter() - start
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from each_row import each_row
 
-from astra_core.training.staged import Stage, walk
+from astra_core.training.staged import TrainerStage, walk
 from astra_parts.services.trainer_state import TrainerState
 
 FILE = Path(__file__).parents[2] / "vectors" / "nip_staged_resume.json"
@@ -49,7 +49,7 @@ class TextRun:
                 raise KeyboardInterrupt
             self.state.once("", iteration, do=lambda _: do(iteration) or {})
 
-        return Stage(name, effect, **due)
+        return TrainerStage(name, effect, **due)
 
     def sample(self, at):
         self.actions.append(f"sample {at}")

@@ -6,7 +6,7 @@ from astra_core.rollout import Prompt
 from astra_core.samplers.level import Growth
 from astra_parts.samplers.bandit import (
     WINNERS,
-    Lines,
+    ConversationLines,
     conversations,
     first_scores,
     halved,
@@ -88,7 +88,10 @@ def said(*lines, target=SECOND):
 
 
 def test_probes_are_said_turn_by_turn_and_the_replies_judged():
-    first, other = said(Lines(PROMPT, 0, ("why", "why me")), Lines(PROMPT, 1, ("no", "never")))
+    first, other = said(
+        ConversationLines(PROMPT, 0, ("why", "why me")),
+        ConversationLines(PROMPT, 1, ("no", "never")),
+    )
 
     assert ["why", "why me"] == [node.probe_text for node in (first, *first.children)]
     assert [(0,), (0, 0), (1,)] == [first.path, first.children[0].path, other.path]

@@ -3,7 +3,7 @@ from each_row import each_row
 
 from astra_core.errors import CheckpointError
 from astra_core.files import read_json, write_json
-from astra_core.training.staged import Stage, walk
+from astra_core.training.staged import TrainerStage, walk
 from astra_parts.services import trainer_state
 from astra_parts.services.trainer_state import TrainerState
 
@@ -31,7 +31,7 @@ class Jobs:
         self.service, self.size = service, size
 
     def run(self):
-        stages = [Stage("create", self.create), Stage("switch", lambda _: None)]
+        stages = [TrainerStage("create", self.create), TrainerStage("switch", lambda _: None)]
         for iteration in range(self.state.iteration, 2):
             list(walk(self.state, stages, iteration))
 

@@ -1,7 +1,7 @@
 import pytest
 from each_row import each_row
 
-from astra_parts.services.waiting import Ending, Seen, wait_for
+from astra_parts.services.waiting import Seen, WaitResult, wait_for
 
 
 class Hours:
@@ -43,7 +43,7 @@ def waited(*statuses, limit_s=10.0, every_s=4.0):
 def test_every_end_is_known(word, outcome):
     ending, naps = waited("queued", "running", word)
 
-    assert Ending(outcome, "why", {"model": "m"}) == ending
+    assert WaitResult(outcome, "why", {"model": "m"}) == ending
     assert [4.0, 4.0] == naps
 
 

@@ -18,10 +18,11 @@ Path("out.txt").write_text("done")
 """
 FAIL = """\
 import sys
-from tasks.pipeline.failures import Failure, write_failure
+from tasks.pipeline.failures import StageFailure, write_failure
 with open("runs.log", "a") as log:
     log.write("run\\n")
-write_failure(Failure("GateError", "dev must hold 20 prompts, got 3", retryable={retryable}), "toy")
+failure = StageFailure("GateError", "dev must hold 20 prompts, got 3", retryable={retryable})
+write_failure(failure, "toy")
 sys.exit(3)
 """
 CRASH_ONCE = """\

@@ -7,8 +7,8 @@ from flows.runs.attempts import StageOutcome, run_command, try_stage
 
 FAIL = """\
 import sys
-from tasks.pipeline.failures import Failure, write_failure
-write_failure(Failure("GateError", "dev must hold 20 prompts, got 3", retryable=False), "toy")
+from tasks.pipeline.failures import StageFailure, write_failure
+write_failure(StageFailure("GateError", "dev must hold 20 prompts, got 3", retryable=False), "toy")
 sys.exit(3)
 """
 

@@ -14,7 +14,7 @@ from astra_core.assembly import ModelFolders, load_system
 from astra_core.engine.machine import Machine
 from astra_core.engine.memory import keep_freed_memory
 from tasks.machine import doctor as module
-from tasks.machine.doctor import CEILINGS, DVC_CONFIG, Finding, diagnose, engine_line, fix_all
+from tasks.machine.doctor import CEILINGS, DVC_CONFIG, CheckResult, diagnose, engine_line, fix_all
 from tasks.records.models import read_model_paths
 from tasks.tracking.store import connect
 
@@ -34,7 +34,7 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def _problems(project) -> dict[str, Finding]:
+def _problems(project) -> dict[str, CheckResult]:
     return {finding.subject: finding for finding in diagnose(root=project) if not finding.ok}
 
 
@@ -124,13 +124,13 @@ def test_a_machine_without_git_is_a_problem(project, monkeypatch):
 
 
 def test_a_problem_has_the_command_that_fixes_it():
-    finding = Finding(
+    finding = CheckResult(
         "git", ok=False, problem="must be there, got none", advice="apt-get install git"
     )
 
     expected = "problem  git: must be there, got none; fix it with: apt-get install git"
     assert expected == finding.line()
-    assert "ok       git" == Finding("git", ok=True).line()
+    assert "ok       git" == CheckResult("git", ok=True).line()
 
 
 @pytest.mark.real

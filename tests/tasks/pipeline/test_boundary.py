@@ -17,7 +17,7 @@ from each_row import each_row
 from astra_core.config import TrainingConfiguration
 from astra_core.errors import DataError, GateError, LostProcessError, PluginError
 from tasks.pipeline.boundary import exits_refused, run_stage
-from tasks.pipeline.failures import Failure, read_failure, write_failure
+from tasks.pipeline.failures import StageFailure, read_failure, write_failure
 from tasks.pipeline.stage import Dep, Out, Stage, stage, stage_of
 
 ROOT = Path(__file__).parents[3]
@@ -128,7 +128,7 @@ def test_memory_that_ran_out_is_named(capfd):
 
 
 def test_a_stage_that_passes_forgets_an_earlier_failure():
-    write_failure(Failure("DataError", "x", retryable=False), "toy")
+    write_failure(StageFailure("DataError", "x", retryable=False), "toy")
     run_stage("toy", find=_toy(lambda: "fine"))
 
     assert read_failure("toy") is None

@@ -17,7 +17,7 @@ from astra_core.errors import (
 )
 from tasks.pipeline import failures
 from tasks.pipeline.failures import (
-    Failure,
+    StageFailure,
     Stopped,
     claim_failure,
     clear_failure,
@@ -53,7 +53,7 @@ def test_each_kind_of_end_has_its_status_and_its_retry(error, status, retryable)
 
 
 def test_a_failure_has_the_class_and_the_words_of_the_error():
-    assert Failure("DataError", "no rows", retryable=False) == failure_of(DataError("no rows"))
+    assert StageFailure("DataError", "no rows", retryable=False) == failure_of(DataError("no rows"))
 
 
 def test_an_error_without_words_still_says_something():
@@ -67,7 +67,7 @@ def test_a_stop_says_by_what_and_how_to_continue():
 
 
 def test_a_written_failure_is_read_back_until_it_is_cleared(tmp_path):
-    failure = Failure("GateError", "Maße: 3 of 4", retryable=False)
+    failure = StageFailure("GateError", "Maße: 3 of 4", retryable=False)
     write_failure(failure, "validation", folder=tmp_path)
 
     assert failure == read_failure("validation", folder=tmp_path)
@@ -77,8 +77,8 @@ def test_a_written_failure_is_read_back_until_it_is_cleared(tmp_path):
 
 
 def test_the_first_failure_since_the_start_is_the_one_that_is_reported(tmp_path):
-    cause = Failure("ScorerError", "no answer", retryable=True)
-    result = Failure("LostProcessError", "process 1 is gone", retryable=True)
+    cause = StageFailure("ScorerError", "no answer", retryable=True)
+    result = StageFailure("LostProcessError", "process 1 is gone", retryable=True)
 
     assert claim_failure(cause, "training", folder=tmp_path / "new")
     assert not claim_failure(result, "training", folder=tmp_path / "new")

@@ -6,7 +6,7 @@ from each_row import each_row
 from report_material import HOSTILE, STEPS
 
 from astra_core.metrics.statistics import Interval
-from tasks.report.charts import Level, draw_lines, draw_path, draw_scores, draw_spans, line_of
+from tasks.report.charts import LevelLine, draw_lines, draw_path, draw_scores, draw_spans, line_of
 
 pytestmark = pytest.mark.real
 
@@ -24,12 +24,12 @@ def _texts(svg):
 
 def test_a_curve_is_text_and_colours_of_the_page():
     line = line_of(STEPS, "eval/attack_success_rate", "on dev prompts")
-    svg = draw_lines([line], name="a", labels=LABELS, levels=[Level("final", SPAN)])
+    svg = draw_lines([line], name="a", labels=LABELS, levels=[LevelLine("final", SPAN)])
 
     assert "on dev prompts" in _texts(svg)
     assert {"--first", "--second", "--ink", "--rule"} <= set(re.findall(r"var\((--\w+)\)", svg))
     assert "#f1f1f" not in svg
-    assert svg == draw_lines([line], name="a", labels=LABELS, levels=[Level("final", SPAN)])
+    assert svg == draw_lines([line], name="a", labels=LABELS, levels=[LevelLine("final", SPAN)])
 
 
 def test_an_interval_is_drawn_where_there_is_one():

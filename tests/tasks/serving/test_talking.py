@@ -5,7 +5,7 @@ from astra_core.conversation import Conversation, Message
 from astra_core.models.chat_format import SeparatorFormat
 from astra_core.rollout import Prompt
 from astra_parts.testing import tiny_language_model
-from tasks.serving.talking import Speaker, Wanted, answered, heard
+from tasks.serving.talking import ServedModel, Wanted, answered, heard
 from tasks.serving.wire import RefusalError
 
 CHAT = [
@@ -22,7 +22,7 @@ TEMPLATE = (
 
 @pytest.fixture(scope="module")
 def speaker():
-    return Speaker(tiny_language_model(0), fingerprint="tiny")
+    return ServedModel(tiny_language_model(0), fingerprint="tiny")
 
 
 def test_a_chat_is_read_as_in_training(speaker):

@@ -2,7 +2,7 @@ from each_row import each_row
 
 from astra_core.config import EvaluationConfiguration, RolloutsConfiguration, TrainingConfiguration
 from tasks.params.schema import Params
-from tasks.trials.forecast import Amount, Measured, forecast, num_batches, num_evaluations
+from tasks.trials.forecast import Amount, TrialMeasurements, forecast, num_batches, num_evaluations
 
 ONE = Amount(calls=6.0, tokens_in=60.0, tokens_out=12.0, seconds=0.5)
 OTHER = Amount(calls=4.0, tokens_in=40.0, tokens_out=8.0, seconds=0.25)
@@ -29,7 +29,7 @@ def params(*, runs=1, **training):
 def measured(**changes):
     found = {"num_steps": 12, "gradient_s": 2.0, "rolls_out": True, "num_train": 100, "num_dev": 15}
     found["num_test"] = 15
-    return Measured(ONE, OTHER, **{**found, **changes})
+    return TrialMeasurements(ONE, OTHER, **{**found, **changes})
 
 
 def test_each_part_is_its_prompts_times_what_one_took():

@@ -2,7 +2,7 @@ import torch
 from each_row import each_row
 
 from astra_core.config import GenerationConfiguration
-from astra_core.engine.steps.drawing import Rules, draw_token
+from astra_core.engine.steps.drawing import DecodingRules, draw_token
 from astra_core.models.decoding import SHIFT, sample
 
 NUMBERS = torch.Generator().manual_seed(0)
@@ -24,7 +24,7 @@ SEEN = torch.rand(40, 90, generator=NUMBERS) < 0.2
 def test_a_token_is_the_one_that_sample_draws(options):
     generation = GenerationConfiguration(max_new_tokens=9, **options)
     ends, barred, spare = [1, 2], [3, 4, 5], 6
-    rules = Rules.on(torch.device("cpu"), end_ids=ends, barred=barred, spare=spare)
+    rules = DecodingRules.on(torch.device("cpu"), end_ids=ends, barred=barred, spare=spare)
     found = draw_token(LOGITS.clone(), generation, UNIFORM, rules=rules, count=COUNT, seen=SEEN)
 
     for row, count in enumerate(COUNT.tolist()):

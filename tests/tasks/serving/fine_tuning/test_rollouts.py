@@ -5,11 +5,11 @@ import pytest
 from job_service import ASKED, SAID, WORSE
 
 from astra_parts.testing import tiny_system
-from tasks.serving.fine_tuning.lines import Example, FileError
+from tasks.serving.fine_tuning.lines import FileError, TrainingExample
 from tasks.serving.fine_tuning.rollouts import ExampleSampler, KeptReward
 
 CONTEXT = ({"role": "user", "content": ASKED},)
-GOOD = Example(1, CONTEXT, {"role": "assistant", "content": SAID})
+GOOD = TrainingExample(1, CONTEXT, {"role": "assistant", "content": SAID})
 PAIR = dataclasses.replace(GOOD, worse={"role": "assistant", "content": WORSE})
 
 
