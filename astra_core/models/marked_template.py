@@ -71,13 +71,15 @@ def line_ends(tokenizer: Any, *, system: str | None, where: str) -> frozenset[in
     """
     text = marked_turns(tokenizer, system=system, where=where)
     after = text[text.index(mark(1)) + len(mark(1)) : text.index(mark(2))]
-    ids = tokenizer(after, add_special_tokens=False)["input_ids"]
-    if not ids:
+    if not after:
         msg = (
             f"{where}.template must put a text behind an assistant's message, got none; add a line "
             "end"
         )
         raise ConfigurationError(msg)
+    ids = tokenizer(after, add_special_tokens=False)["input_ids"]
+    if not ids:  # to this tokenizer a line end is nothing
+        return frozenset()
     piece = tokenizer.convert_ids_to_tokens(ids[0])
     return frozenset(index for token, index in tokenizer.get_vocab().items() if piece in token)
 

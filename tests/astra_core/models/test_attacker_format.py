@@ -117,7 +117,7 @@ def test_auto_takes_the_template_where_there_is_one():
 def test_a_template_of_ones_own_makes_a_list_to_continue():
     model = tiny_language_model()
     lines = (
-        "{% for m in messages %}{{ m.content }}{{ ' so' * (m.role == 'assistant') }}{% endfor %}"
+        "{% for m in messages %}{{ m.content }}{{ ' so ' * (m.role == 'assistant') }}{% endfor %}"
     )
     told = AttackerConfiguration(format="auto", template=lines, instruction="why {prompt}")
     own = attacker_format(model, told)

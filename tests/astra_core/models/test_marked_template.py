@@ -25,7 +25,7 @@ def test_every_message_stands_where_its_mark_is(tokenizer):
 
 
 def test_a_message_ends_with_each_token_that_holds_what_comes_behind_it(tokenizer):
-    tokenizer.chat_template = PLAIN.replace("{% endfor", " no{% endfor")
+    tokenizer.chat_template = PLAIN.replace("{% endfor", " no {% endfor")
     ends = line_ends(tokenizer, system=None, where="here")
 
     assert {"no", "now"} == set(tokenizer.convert_ids_to_tokens(list(ends)))
