@@ -16,6 +16,7 @@ import yaml
 from each_row import each_row
 from pages import ROOT, commands, known_variables
 
+from flows.commands.running import BEFORE
 from flows.settings import change_params
 from tasks.pipeline.names import STAGE_NAMES
 from tasks.pipeline.order import stages
@@ -54,13 +55,18 @@ def test_a_command_of_the_pages_is_one_its_program_knows(command):
         "python": _parse_python,
         "torchrun": _parse_torchrun,
         "accelerate": _parse_accelerate,
-        "cp": lambda words: words[0] == "-r" and Path(words[1]) in _products(),
+        "cp": _parse_cp,
         "source": lambda words: words == [".venv/bin/activate"],
         "eval": lambda words: _parse_astra(shlex.split(words[0][len("$(astra ") : -1])),
         "export": lambda words: words[0].partition("=")[0] in known_variables(),
     }
     assert program in parsers
     assert parsers[program](words) is not False
+
+
+def _parse_cp(words: list[str]) -> bool:
+    undo = [str(BEFORE), "params.yaml"]
+    return words == undo or (words[0] == "-r" and Path(words[1]) in _products())
 
 
 def _products() -> list[Path]:
