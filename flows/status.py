@@ -55,8 +55,8 @@ def changed_stages() -> dict[str, list[str]]:
         ConfigurationError: The folder is no DVC project, or another process works here.
     """
     found = changes()
-    # A look makes no store. One that is gone, though a receipt names a version in it, is told by
-    # whoever asks for aliases: with the advice to restore it.
+    # A look makes no store. One that is gone, though a receipt names a version in it, is told where
+    # the aliases are read, with the advice to restore it.
     if "registration" not in found and (has_store() or not RECEIPT.is_file()):
         # Away is not lost: the run itself tries again, and says so.
         with suppress(TrackingError, DiskFullError):

@@ -36,7 +36,7 @@ class AttackerTemplate(TemplateFormat):
         )
         if config.template is not None:
             model.allow(ends=line_ends(model.tokenizer, system=self.system, where=self.where))
-            # The exported attacker ends there too, whoever runs it.
+            # Written with the weights, so that the exported attacker ends there too.
             model.model.generation_config.eos_token_id = list(model.end_ids)
         self.instruction = config.instruction or DEFAULT_INSTRUCTION
         self.is_told_anew = "conversation" in slots_of(self.instruction)

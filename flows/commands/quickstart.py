@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 # Names that published sets of prompts give to the column, in the order in which they are tried.
 _TEXTS = ("text", "prompt", "goal", "behavior", "question", "instruction", "request", "query")
 _CATEGORIES = ("category", "semanticcategory", "functionalcategory", "type")
-# What a preset leaves open; the target before may have had its own.
-_PLAIN = {
-    f"system.response.{name}": value
-    for name, value in (("top_k", 0), ("min_p", 0.0), ("repetition_penalty", 1.0))
-}
 # Of a file that is hardly long enough: each split has about as much.
 _SHARE = 0.3
 
@@ -70,14 +65,13 @@ def _aim_at(target: str, model: str | None) -> tuple[str, dict[str, Any]]:
         if not Path(target).is_dir():
             msg = f"--target must be a URL or a folder with a model, got {target}; there is none"
             raise ConfigurationError(msg)
-        return "local_chat", {"models.target.path": target, **_PLAIN, **_sampling(Path(target))}
+        return "local_chat", {"models.target.path": target, **_sampling(Path(target))}
     if model is None:
         msg = f"--target {target} must come with --model, got none; its /v1/models lists the names"
         raise ConfigurationError(msg)
     options = "system.target.options"
     named = {f"{options}.base_url": target, f"{options}.model": model}
-    left = {"models.target.source": "builtin", "models.target.path": None, **_PLAIN}
-    return "endpoint", {**left, **named}
+    return "endpoint", {"models.target.source": "builtin", "models.target.path": None, **named}
 
 
 def _sampling(folder: Path) -> dict[str, float | int]:

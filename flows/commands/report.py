@@ -60,9 +60,8 @@ def compare(
 ) -> None:
     """Show two versions side by side, with differences paired by prompt."""
     from tasks.machine.console import say
-    from tasks.report.comparison import side_by_side
+    from tasks.report.comparison import html_of_two, markdown_of_two, side_by_side
     from tasks.report.material import read_material
-    from tasks.report.page import html_of_two, markdown_of_two
     from tasks.tracking.store import store_errors
 
     with store_errors():

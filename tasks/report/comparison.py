@@ -14,6 +14,8 @@ from astra_core.errors import DataError
 from astra_core.metrics.statistics import Interval
 from tasks.promotion.gate import Comparison, compare
 from tasks.report.material import Material
+from tasks.report.page import templates
+from tasks.report.pictures import pictures_of_two
 
 PAIRED = {
     "success_rate": "Attack success",
@@ -205,3 +207,19 @@ def _identity(material: Material) -> dict[str, str]:
         "run_id": summary.run_id,
         "examination": material.examination,
     }
+
+
+def html_of_two(found: SideBySide) -> str:
+    """The HTML page of two versions, like ``html_page`` for one."""
+    page = templates().get_template("compare.html.j2")
+    return page.render(**_of_two(found), charts=pictures_of_two(found.first, found.second))
+
+
+def markdown_of_two(found: SideBySide) -> str:
+    """The Markdown page of two versions, without pictures and findings."""
+    return templates().get_template("compare.md.j2").render(**_of_two(found))
+
+
+def _of_two(found: SideBySide) -> dict[str, Any]:
+    title = f"{found.first.name} and {found.second.name}"
+    return {"title": title, "found": found, "verdict": verdict(found)}

@@ -12,7 +12,7 @@ from tasks.records.reports import read_record
 from tasks.report.material import Material, read_material
 from tasks.report.page import html_page
 from tasks.report.story import decision, percent, points
-from tasks.tracking.pages import DECISION, run_page, share_view
+from tasks.tracking.pages import DECISION, run_page
 from tasks.tracking.store import connect
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ def publish_report(client: "MlflowClient", name: str, version: str) -> str:
         DataError: What its run keeps cannot be read.
     """
     material = read_material(client, name, version)
-    share_view(client, material.experiment_id)
     run_id, page = material.lineage.summary.run_id, html_page(material)
     with scratch_folder() as drafts:
         write_text(page, drafts / ARTIFACT)

@@ -4,8 +4,7 @@ from dataclasses import replace
 import pytest
 from report_material import material
 
-from tasks.report.comparison import side_by_side, verdict
-from tasks.report.page import html_of_two, markdown_of_two
+from tasks.report.comparison import html_of_two, markdown_of_two, side_by_side, verdict
 
 
 def _of(found, label):

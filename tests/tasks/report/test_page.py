@@ -4,9 +4,9 @@ from html.parser import HTMLParser
 import pytest
 from report_material import HOSTILE, material
 
-from tasks.report.comparison import side_by_side
+from tasks.report.comparison import html_of_two, markdown_of_two, side_by_side
 from tasks.report.findings import Finding
-from tasks.report.page import html_of_two, html_page, markdown_of_two, markdown_page
+from tasks.report.page import html_page, markdown_page
 
 # What a page may not need, and what may not run on it.
 OUTSIDE = re.compile(r"""(?:src|srcset|@import|url)\s*[=(]\s*["']?(?!#)""")
