@@ -108,7 +108,7 @@ def load_agents(
             told = config.attacker.told(own.instruction)
             found.append(Agent(name, model, origin, told=told))
             continue
-        ids = _told(own.instruction, model)
+        ids = _instruction_ids(own.instruction, model)
         _check_room(name, ids, model, config=config)
         found.append(Agent(name, model, origin, ids))
     return tuple(found)
@@ -149,13 +149,13 @@ def as_exported(config: SystemConfiguration, folder: Path) -> SystemConfiguratio
     Raises:
         ConfigurationError: The folder's ``agents.json`` or ``attacker.json`` is damaged.
     """
-    roles = _noted(folder / AGENTS, Roles) or Roles(roles=(), agents={})
-    own = _noted(folder / FORMAT, AttackerConfiguration) or AttackerConfiguration()
+    roles = _note_in(folder / AGENTS, Roles) or Roles(roles=(), agents={})
+    own = _note_in(folder / FORMAT, AttackerConfiguration) or AttackerConfiguration()
     found = {"roles": roles.roles, "agents": roles.agents, "attacker": own}
     return config.model_copy(update=found)
 
 
-def _noted(file: Path, kind: type[_Kind]) -> _Kind | None:
+def _note_in(file: Path, kind: type[_Kind]) -> _Kind | None:
     """The content of the file; None without a file."""
     if not file.is_file():
         return None
@@ -191,7 +191,7 @@ def turn_figures(
     return figures
 
 
-def _told(instruction: str | None, model: LanguageModel) -> tuple[int, ...]:
+def _instruction_ids(instruction: str | None, model: LanguageModel) -> tuple[int, ...]:
     """The instruction as an utterance that opens the conversation."""
     if instruction is None:
         return ()

@@ -52,22 +52,22 @@ class Conversation:
     @property
     def goal(self) -> str:
         """The attacker's goal, from the prompt's ``goal`` column; empty for none."""
-        return self._told("goal")
+        return self._column("goal")
 
     @property
     def category(self) -> str:
         """The prompt's category, from its ``category`` column; empty for none."""
-        return self._told("category")
+        return self._column("category")
 
     @property
     def context(self) -> str:
         """What the prompt is about, from its ``context`` column; empty for none."""
-        return self._told(CONTEXT)
+        return self._column(CONTEXT)
 
     @property
     def reference_reply(self) -> str:
         """An example of a reply that fails, from the ``reference_reply`` column; empty for none."""
-        return self._told("reference_reply")
+        return self._column("reference_reply")
 
     @property
     def num_turns(self) -> int:
@@ -78,6 +78,6 @@ class Conversation:
         """The conversation with these messages at its end."""
         return replace(self, messages=(*self.messages, *messages))
 
-    def _told(self, name: str) -> str:
+    def _column(self, name: str) -> str:
         value = self.prompt.metadata.get(name)
         return "" if value is None else str(value)

@@ -80,7 +80,7 @@ class Crew:
     ) -> RolloutRequest:
         """The request to roll out, with the present weights and state of the sampler."""
         count = self.prompts_per_shard or max(len(prompts), 1)
-        account, state = sampler.system.target.account, _saved(sampler.state())
+        account, state = sampler.system.target.account, _tensor_bytes(sampler.state())
         if self.executor.is_here:
             account, state = "", b""
         shards = tuple(
@@ -123,7 +123,7 @@ class Crew:
             return None
         sent = {name: state[name] for name in sorted(self._changed)}
         version = record_digest({name: digests[name] for name in sent})
-        return Weights(version, _saved(sent))
+        return Weights(version, _tensor_bytes(sent))
 
 
 def _choice(kind: str, plugin: Any) -> Choice:
@@ -153,7 +153,7 @@ def _digests(state: Mapping[str, Tensor]) -> dict[str, str]:
     }
 
 
-def _saved(state: Mapping[str, Tensor]) -> bytes:
+def _tensor_bytes(state: Mapping[str, Tensor]) -> bytes:
     """The tensors in the format of safetensors; nothing for none."""
     from safetensors.torch import save
 

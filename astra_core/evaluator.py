@@ -147,7 +147,7 @@ class Evaluator:
             "purpose": "evaluation",
             "num_responses": config.num_responses,
         }
-        graphs = _shared(sampler, grown, ranks) if ranks else _grown(sampler, self._prompts, grown)
+        graphs = _grow_all(sampler, grown, ranks) if ranks else _grow(sampler, self._prompts, grown)
         found = self.judged(rewarded(self._reward, graphs))
         figures = turn_figures(system.agents, system.player, found.graphs)
         return replace(found, figures={**found.figures, **figures})
@@ -187,7 +187,7 @@ class Evaluator:
         )
 
 
-def _grown(sampler: TreeSampler, prompts: Sequence[Prompt], how: dict[str, Any]) -> list[Graph]:
+def _grow(sampler: TreeSampler, prompts: Sequence[Prompt], how: dict[str, Any]) -> list[Graph]:
     """The trees of prompts, by the system's crew where it has one."""
     system = sampler.system
     if system.crew is None or system.crew.is_plain:
@@ -198,13 +198,13 @@ def _grown(sampler: TreeSampler, prompts: Sequence[Prompt], how: dict[str, Any])
     return graphs
 
 
-def _shared(sampler: TreeSampler, how: dict[str, Any], ranks: Ranks) -> list[Graph]:
+def _grow_all(sampler: TreeSampler, how: dict[str, Any], ranks: Ranks) -> list[Graph]:
     """All trees, of which this process makes its share."""
     own, graphs, spent = ranks.share(sampler.prompts), [], ""
     # The failure limit is a share of all prompts, not of one process's.
     try:
         with sampler.in_parts():
-            graphs = _grown(sampler, own, how) if own else []
+            graphs = _grow(sampler, own, how) if own else []
     except BudgetError as error:  # the others must not wait for this process
         spent = str(error)
     for reason in filter(None, ranks.gathered(spent)):

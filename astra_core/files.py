@@ -66,7 +66,7 @@ def disk_full(error: BaseException, *paths: Path) -> DiskFullError:
             here or in the error (a copy has two), the one on the fullest disk is named.
     """
     file, disk = min(
-        ((path, _disk_of(path)) for path in _named_by(error) or paths),
+        ((path, _disk_of(path)) for path in _paths_in(error) or paths),
         key=lambda found: shutil.disk_usage(found[1]).free,
     )
     usage = shutil.disk_usage(disk)
@@ -78,14 +78,14 @@ def disk_full(error: BaseException, *paths: Path) -> DiskFullError:
     )
 
 
-def _named_by(error: BaseException | None) -> list[Path]:
+def _paths_in(error: BaseException | None) -> list[Path]:
     """The files that an error, or what caused it, names; none if none does."""
     if error is None:
         return []
     names = (getattr(error, name, None) for name in ("filename", "filename2"))
     # DVC and SQLAlchemy have attributes of these names that are something else.
     own = [Path(os.fsdecode(name)) for name in names if name and isinstance(name, str | bytes)]
-    return own or _named_by(error.__cause__)
+    return own or _paths_in(error.__cause__)
 
 
 def _disk_of(path: Path) -> Path:

@@ -144,11 +144,11 @@ def rolled(sampler: Any, shard: Rolling) -> Rolled:
     before, target = sampler.score_s, sampler.system.target
     scope = target.accounted(shard.account) if shard.account else nullcontext()
     with sampler.in_parts(), scope:
-        graphs = _grown(sampler, shard)
+        graphs = _grow(sampler, shard)
     return Rolled(graphs, sampler.score_s - before)
 
 
-def _grown(sampler: Any, shard: Rolling) -> list[Graph]:
+def _grow(sampler: Any, shard: Rolling) -> list[Graph]:
     if shard.grown is None:
         return list(sampler.roll_out(shard.prompts, iteration=shard.iteration))
     with sampler.system.target.evaluating():

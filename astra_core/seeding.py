@@ -18,7 +18,7 @@ Part = int | str | Sequence[int]
 
 def derive_key(seed: int, *parts: Part) -> bytes:
     """16 bytes that name one draw; different parts give independent keys."""
-    text = "\x1f".join([str(seed), *(_spelled(part) for part in parts)])
+    text = "\x1f".join([str(seed), *(_spell(part) for part in parts)])
     return hashlib.sha256(text.encode()).digest()[:16]
 
 
@@ -51,7 +51,7 @@ def torch_seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def _spelled(part: Part) -> str:
+def _spell(part: Part) -> str:
     if isinstance(part, int | str):
         return f"{type(part).__name__}:{part}"
     return "path:" + ".".join(str(step) for step in part)

@@ -127,7 +127,7 @@ def pair_losses(options: PairLossOptions) -> PairLosses:
     """The losses over pairs, summed with their weights; ``sft`` is not among them."""
     table = _table(options)
     terms = [(table[name], weight) for name, weight in options.terms.items() if name != "sft"]
-    of_one = terms[0][0] if isinstance(options.loss, str) else _summed(terms)
+    of_one = terms[0][0] if isinstance(options.loss, str) else _sum_of(terms)
     if options.divergence == "reverse_kl":
         return of_one
     score = partial(
@@ -136,7 +136,7 @@ def pair_losses(options: PairLossOptions) -> PairLosses:
     return lambda chosen, rejected: of_one(score(chosen), score(rejected))
 
 
-def _summed(terms: list[tuple[PairLosses, float]]) -> PairLosses:
+def _sum_of(terms: list[tuple[PairLosses, float]]) -> PairLosses:
     def losses(chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
         total = chosen.new_zeros(chosen.shape)
         for loss, weight in terms:

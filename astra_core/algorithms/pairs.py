@@ -227,14 +227,14 @@ def preference_loss(
         copy_weight: Of the chosen probes' negative log-likelihood per token, which is added.
         is_weighted: Multiplies each pair's loss by ``on_policy_weights`` of its two sides.
     """
-    logprobs, weights = _read(system, batch, is_weighted=is_weighted)
+    logprobs, weights = _logprobs_and_weights(system, batch, is_weighted=is_weighted)
     ratios = sequence_log_ratios(
         logprobs, batch.reference_logprobs, batch.mask, length_normalised=length_normalised
     )
     chosen, rejected = ratios.chunk(2)
     metrics = preference_metrics(chosen.detach(), rejected.detach(), beta=beta)
     num_pairs = max(len(chosen), 1)
-    own, figures = losses(chosen, rejected), _moved(logprobs, batch)
+    own, figures = losses(chosen, rejected), _movement(logprobs, batch)
     if weights is not None:
         figures["pair_weight"] = float(weights.sum()) / num_pairs
         own = own * weights
@@ -253,7 +253,7 @@ def preference_loss(
     }
 
 
-def _moved(logprobs: Float[Tensor, "B T"], batch: PreferenceBatch) -> dict[str, float]:
+def _movement(logprobs: Float[Tensor, "B T"], batch: PreferenceBatch) -> dict[str, float]:
     """How far the attacker is from the policy that sampled, where that is known."""
     before = batch.behaviour_logprobs
     if before is None:
@@ -261,7 +261,7 @@ def _moved(logprobs: Float[Tensor, "B T"], batch: PreferenceBatch) -> dict[str, 
     return movement_figures(logprobs, before, batch.mask, weight=batch.weight)
 
 
-def _read(
+def _logprobs_and_weights(
     system: System, batch: PreferenceBatch, *, is_weighted: bool
 ) -> tuple[Float[Tensor, "B T"], Float[Tensor, " N"] | None]:
     """Log-probabilities under the attacker, and the weight of each pair if there is one."""

@@ -110,7 +110,9 @@ def _takes_masks(model: Any) -> bool:
     was = model.config._attn_implementation  # noqa: SLF001  # its only name
     try:
         with _narrow_windows(model.config.get_text_config()):
-            is_same = use_own_attention(model) and _is_read_alike(model, _padded, _cached)
+            is_same = use_own_attention(model) and _is_read_alike(
+                model, _padded_reading, _cached_reading
+            )
     except FAILURES:
         is_same = False
     if not is_same:
@@ -120,7 +122,7 @@ def _takes_masks(model: Any) -> bool:
 
 def _takes_padding(model: Any) -> bool:
     try:
-        return _is_read_alike(model, _lone, _padded)
+        return _is_read_alike(model, _lone, _padded_reading)
     except FAILURES:
         return False
 
@@ -130,7 +132,7 @@ def _takes_stems(model: Any) -> bool:
     if getattr(model.config.get_text_config(), "sliding_window", None):
         return False
     try:
-        return _is_read_alike(model, _padded_siblings, _siblings_on_a_stem)
+        return _is_read_alike(model, _padded_reading_of_siblings, _siblings_on_a_stem)
     except FAILURES:
         return False
 
@@ -153,12 +155,12 @@ def _narrow_windows(config: Any) -> Iterator[None]:
 def _is_read_alike(model: Any, *ways: Callable[[Any, Contexts], Reading]) -> bool:
     """Does all that sampling does: reads, forks, ends a row, drops it and goes on."""
     contexts = contexts_of(model)
-    found = [_continued(model, way(model, contexts)) for way in ways]
+    found = [_three_steps(model, way(model, contexts)) for way in ways]
     allowed = tolerance(found[0][-1])
     return all(_is_close(one, other, allowed) for one, other in zip(*found, strict=True))
 
 
-def _continued(model: Any, reading: Reading) -> list[torch.Tensor]:
+def _three_steps(model: Any, reading: Reading) -> list[torch.Tensor]:
     """Logits of the forked rows in three steps, the last without one of them, and the suffixes."""
     suffixes = torch.tensor(reading.suffix_logprobs).flatten()[None]
     reading.select(_FORKED, room=2)
@@ -171,16 +173,16 @@ def _continued(model: Any, reading: Reading) -> list[torch.Tensor]:
     return [*found, last[kept.argsort()]]
 
 
-def _cached(model: Any, contexts: Contexts) -> Reading:
+def _cached_reading(model: Any, contexts: Contexts) -> Reading:
     return CachedReading(model, contexts, [1] * len(contexts), store=None, room=1)
 
 
-def _padded(model: Any, contexts: Contexts) -> Reading:
+def _padded_reading(model: Any, contexts: Contexts) -> Reading:
     return PaddedReading(model, contexts, [1] * len(contexts))
 
 
-def _padded_siblings(model: Any, contexts: Contexts) -> Reading:
-    return _padded(model, _siblings(contexts))
+def _padded_reading_of_siblings(model: Any, contexts: Contexts) -> Reading:
+    return _padded_reading(model, _siblings(contexts))
 
 
 def _siblings_on_a_stem(model: Any, contexts: Contexts) -> Reading:

@@ -65,7 +65,7 @@ def attention(  # noqa: PLR0917  # transformers gives them by position
                 f"attention over a stem must be plain, got dropout or one of {', '.join(_SPECIAL)}"
             )
             raise NotImplementedError(msg)
-        return _forked(query, key, value, mask=attention_mask, scale=scale, shared=shared), None
+        return _attend(query, key, value, mask=attention_mask, scale=scale, shared=shared), None
     if query.shape[2] != 1 or not is_plain:
         whole = partial(sdpa_attention_forward, module, scaling=scaling, **options)
         blocks = load_of(attention_mask, Blocks)
@@ -115,7 +115,7 @@ def _single_query(
     return mixed.reshape(rows, 1, heads, value.shape[3])
 
 
-def _forked(
+def _attend(
     query: Float[Tensor, "B H Q D"],
     key: Float[Tensor, "B K T D"],
     value: Float[Tensor, "B K T E"],

@@ -25,7 +25,7 @@ def bar(model: Any, ids: Sequence[int]) -> None:
     if not hasattr(model, _NAME):
         if not ids:
             return
-        model.register_forward_hook(_shut)
+        model.register_forward_hook(_bar_logits)
     setattr(model, _NAME, torch.tensor(ids, dtype=torch.long) if ids else None)
 
 
@@ -58,7 +58,7 @@ def lowered(logits: Float[Tensor, "*S V"], barred: Barred) -> Float[Tensor, "*S 
     return logits.index_fill_(-1, barred, _LOW)
 
 
-def _shut(model: Any, _: Any, output: Any) -> Any:
+def _bar_logits(model: Any, _: Any, output: Any) -> Any:
     barred = barred_of(model)
     if barred is not None and getattr(output, "logits", None) is not None:
         if barred.device != output.logits.device:

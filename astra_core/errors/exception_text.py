@@ -105,10 +105,10 @@ def _whole_text(error: BaseException) -> str:
         return visible(" ".join(text.split()))
     if isinstance(error, AstraError):  # one line for each problem
         return "\n".join(masked(line) for line in text.splitlines())
-    return _known(error) or masked(text)
+    return _rebuilt_text(error) or masked(text)
 
 
-def _known(error: BaseException) -> str:
+def _rebuilt_text(error: BaseException) -> str:
     """Python's own text of some exceptions, rebuilt from their attributes."""
     found = ""
     match error:

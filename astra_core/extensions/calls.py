@@ -90,7 +90,7 @@ class plugin_call:  # noqa: N801 - used as a context manager alone
         is_known = isinstance(error, PluginError) or is_built_in(name)
         if is_known and not isinstance(error, SystemExit):
             return
-        attributed = _attributed(error, f"{self._kind} '{name}'", self._action)
+        attributed = _error_with_subject(error, f"{self._kind} '{name}'", self._action)
         if attributed is not error:
             raise attributed from error
 
@@ -119,7 +119,7 @@ def is_built_in(name: str) -> bool:
     return ":" not in name or name.startswith(("astra_core.", "astra_parts."))
 
 
-def _attributed(error: BaseException, subject: str, action: str) -> AstraError:
+def _error_with_subject(error: BaseException, subject: str, action: str) -> AstraError:
     note_plugin(subject.partition("'")[2])
     place = place_in_plugin(error)
     where = f" ({place})" if place else ""
@@ -167,11 +167,11 @@ def spelled(value: Any) -> str:
     ('nan', 'str', 'None')
     """
     if value is None or is_number(value):
-        return str(value) if value is None or math.isfinite(as_float(value)) else _unbounded(value)
+        return str(value) if value is None or math.isfinite(as_float(value)) else _in_words(value)
     return type(value).__name__
 
 
-def _unbounded(value: SupportsFloat) -> str:
+def _in_words(value: SupportsFloat) -> str:
     return "a number beyond 1e308" if isinstance(value, int) else str(value)
 
 

@@ -45,17 +45,17 @@ def sources_of(name: str) -> tuple[Path, ...]:
     if not place or not attribute or place == "__main__":
         return ()
     look_here()
-    waiting = list(_named(place, is_path=is_file_name(name)))
+    waiting = list(_sources_of_name(place, is_path=is_file_name(name)))
     seen: set[Path] = set()
     while waiting:
         source = waiting.pop()
         if source.file not in seen:
             seen.add(source.file)
-            waiting.extend(_imported_by(source))
+            waiting.extend(_imports_of(source))
     return tuple(sorted(seen))
 
 
-def _named(place: str, *, is_path: bool) -> Iterator[_Source]:
+def _sources_of_name(place: str, *, is_path: bool) -> Iterator[_Source]:
     """The file that a plug-in's name leads to, and the ``__init__.py`` of its packages."""
     if not is_path:
         top = place.partition(".")[0]
@@ -70,7 +70,7 @@ def _named(place: str, *, is_path: bool) -> Iterator[_Source]:
         yield _Source(file, package="")
 
 
-def _imported_by(source: _Source) -> Iterator[_Source]:
+def _imports_of(source: _Source) -> Iterator[_Source]:
     """The files that the import statements of a file lead to."""
     try:
         tree = ast.parse(source.file.read_bytes())

@@ -45,7 +45,7 @@ class AttackerTemplate(TemplateFormat):
         """The ids that it reads before its next message, however long that is."""
         return self._ids(conversation, next(self._versions(conversation)))[0]
 
-    def _told(self, conversation: Conversation) -> str | None:
+    def _system_prompt(self, conversation: Conversation) -> str | None:
         # Never what the target alone knows; the instruction has slots of its own.
         del conversation
         return self.system
@@ -54,10 +54,10 @@ class AttackerTemplate(TemplateFormat):
         messages = conversation.messages
         for start in range(0, len(messages) + 1, 2):
             kept = messages[start:]
-            told = Message("user", self._filled(conversation, kept))
-            yield (told,) if self.is_told_anew else (told, *map(_flipped, kept))
+            told = Message("user", self._fill(conversation, kept))
+            yield (told,) if self.is_told_anew else (told, *map(_flip, kept))
 
-    def _filled(self, conversation: Conversation, messages: Sequence[Message]) -> str:
+    def _fill(self, conversation: Conversation, messages: Sequence[Message]) -> str:
         lines = [f"{_NAMES[own.role]}: {own.text}" for own in messages]
         return self.instruction.format(
             prompt=conversation.prompt.text,
@@ -89,6 +89,6 @@ def uses_template(model: LanguageModel, config: AttackerConfiguration) -> bool:
     return config.format == "template" or (config.format == "auto" and has_template)
 
 
-def _flipped(message: Message) -> Message:
+def _flip(message: Message) -> Message:
     role: Role = "assistant" if message.role == "user" else "user"
     return replace(message, role=role)

@@ -76,7 +76,7 @@ class SeparatorFormat(ChatFormat):
 
     def rendering(self, conversation: Conversation, limit: int) -> Rendering:
         """What opens every conversation, and the newest tokens of this one."""
-        said = self._said(conversation)
+        said = self._closed_utterances(conversation)
         whole = tuple(token for own, _ in said for token in own)
         opening = self.opening if limit > len(self.opening) else ()
         ids = opening + whole[len(opening) - limit :]
@@ -87,14 +87,14 @@ class SeparatorFormat(ChatFormat):
 
     def prefix(self, conversation: Conversation) -> Ids:
         """The ids of the whole conversation so far."""
-        said = tuple(token for own, _ in self._said(conversation) for token in own)
+        said = tuple(token for own, _ in self._closed_utterances(conversation) for token in own)
         return self.opening + said
 
     def written(self, text: str) -> Ids:
         """The text closed by the separator."""
         return self.model.closed(self.model.encode(self.model.as_text(text)))
 
-    def _said(self, conversation: Conversation) -> list[tuple[Ids, int]]:
+    def _closed_utterances(self, conversation: Conversation) -> list[tuple[Ids, int]]:
         """Every utterance closed, and how many tokens were added to what was sampled."""
         model = self.model
         found = [(self.written(conversation.prompt.text), 0)]

@@ -52,7 +52,7 @@ def encoded(tokenizer: Any, text: str, *, adds_special: bool = False) -> tuple[i
     first, *others = text.split(_BREAK)
     ids = list(tokenizer(first, add_special_tokens=adds_special)["input_ids"])
     for part in others:
-        ids += _continued(tokenizer, part)
+        ids += _ids_behind_text(tokenizer, part)
     return tuple(ids)
 
 
@@ -82,7 +82,7 @@ def _parts(tokenizer: Any, text: str, control: frozenset[int]) -> Iterator[str]:
     yield from _parts(tokenizer, text[begin:], control)
 
 
-def _continued(tokenizer: Any, text: str) -> list[int]:
+def _ids_behind_text(tokenizer: Any, text: str) -> list[int]:
     """The ids of the text as they are behind other text; see ``continued``."""
     before: list[int] = tokenizer(_BEFORE, add_special_tokens=False)["input_ids"]
     whole: list[int] = tokenizer(_BEFORE + text, add_special_tokens=False)["input_ids"]

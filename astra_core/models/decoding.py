@@ -91,7 +91,7 @@ def sample(
         token = ids.gather(1, draw(processed_logits(values, rest), uniform)[:, None])[:, 0]
     else:
         chosen = processed_logits(logits, generation, seen=seen, forbidden=forbidden)
-        token = drawn_in_blocks(chosen, uniform) if is_whole else draw(chosen, uniform)
+        token = draw_in_blocks(chosen, uniform) if is_whole else draw(chosen, uniform)
     return token, logits.gather(1, token[:, None])[:, 0] - logits.logsumexp(dim=1)
 
 
@@ -144,9 +144,7 @@ def _likely(
     return ids, values.gather(1, order)
 
 
-def drawn_in_blocks(
-    logits: Float[Tensor, "B V"], uniform: Float[Tensor, " B"]
-) -> Int[Tensor, " B"]:
+def draw_in_blocks(logits: Float[Tensor, "B V"], uniform: Float[Tensor, " B"]) -> Int[Tensor, " B"]:
     """What ``draw`` returns, to rounding: first the block of the vocabulary, then the token."""
     rows, size = logits.shape
     top = logits.amax(dim=1, keepdim=True)

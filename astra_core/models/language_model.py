@@ -238,7 +238,7 @@ class LanguageModel:
             return self.elsewhere.continuations(self, contexts, keys, generation=generation)
         lengths = suffix_lengths or [0] * len(contexts)
         if self.plan.steps and any(keys):
-            return self._stepped(
+            return self._continue_in_steps(
                 contexts, keys, generation, suffix_lengths=lengths, budget=tokens_per_batch
             )
         costs = [
@@ -259,7 +259,7 @@ class LanguageModel:
                 found[index] = continuation
         return [continuation for continuation in found if continuation is not None]
 
-    def _stepped(
+    def _continue_in_steps(
         self,
         contexts: Sequence[Sequence[int]],
         keys: Sequence[Sequence[bytes]],
@@ -304,7 +304,7 @@ class LanguageModel:
         *,
         suffix_lengths: Sequence[int],
     ) -> list[Continuations]:
-        reading = self._read(contexts, suffix_lengths, room=generation.max_new_tokens)
+        reading = self._reading(contexts, suffix_lengths, room=generation.max_new_tokens)
         owners = [index for index, own in enumerate(keys) for _ in own]
         utterances: list[Utterance] = []
         if owners:
@@ -326,7 +326,7 @@ class LanguageModel:
             for own, suffix in zip(keys, reading.suffix_logprobs, strict=True)
         ]
 
-    def _read(
+    def _reading(
         self, contexts: Sequence[Sequence[int]], suffix_lengths: Sequence[int], *, room: int
     ) -> Reading:
         if self.plan.reading == "cached":

@@ -136,13 +136,13 @@ def batches_within(
     left over for the last one would take almost as long as a full batch.
     """
     order = sorted(range(len(costs)), key=lambda i: (lengths[i], i))
-    fewest = len(_grouped(order, costs, budget))
+    fewest = len(_batches(order, costs, budget))
     budgets = range(max(costs, default=0), budget)
-    least = bisect_left(budgets, True, key=lambda own: len(_grouped(order, costs, own)) <= fewest)
-    yield from _grouped(order, costs, budgets[least] if least < len(budgets) else budget)
+    least = bisect_left(budgets, True, key=lambda own: len(_batches(order, costs, own)) <= fewest)
+    yield from _batches(order, costs, budgets[least] if least < len(budgets) else budget)
 
 
-def _grouped(order: Sequence[int], costs: Sequence[int], budget: int) -> list[list[int]]:
+def _batches(order: Sequence[int], costs: Sequence[int], budget: int) -> list[list[int]]:
     """The indices in this order, in batches as large as the budget allows."""
     batches: list[list[int]] = []
     widest = 0

@@ -69,7 +69,7 @@ class SteppedRows:
             if taken:
                 shape = width, num_slots
                 self._begin(dict(zip(free, taken, strict=False)), tasks, shape=shape)
-            found |= self._ended(tasks, at_least=int(_REFILLED_SHARE * width) if waiting else 0)
+            found |= self._collect(tasks, at_least=int(_REFILLED_SHARE * width) if waiting else 0)
         return [found[index] for index in range(len(tasks))]
 
     def _begin(
@@ -94,7 +94,7 @@ class SteppedRows:
         self._step.begin(list(seated), rows)
         self._held |= seated
 
-    def _ended(self, tasks: Sequence[RowToDraw], *, at_least: int) -> dict[int, DrawnRow]:
+    def _collect(self, tasks: Sequence[RowToDraw], *, at_least: int) -> dict[int, DrawnRow]:
         """Rows that are over, once they are enough, or once all are; their places are free."""
         step = self._step
         assert step is not None  # noqa: S101  # rows have begun

@@ -96,7 +96,7 @@ class TemplateFormat(ChatFormat):
 
     def written(self, text: str) -> Ids:
         """The ids of the text, and those with which the template ends an assistant's message."""
-        rendered = self._rendered(
+        rendered = self._render(
             [("user", mark(0)), ("assistant", mark(1)), ("user", mark(2))], system=self.system
         )
         after = self.model.encode(rendered[rendered.index(mark(1)) + len(mark(1)) :])
@@ -121,15 +121,15 @@ class TemplateFormat(ChatFormat):
         if self.seed == "opening" and turns:
             opening = self.model.as_text(conversation.prompt.text)
             turns[0] = ("user", f"{opening}\n\n{turns[0][1]}")
-        text = self._rendered(turns, system=self._told(conversation))
+        text = self._render(turns, system=self._system_prompt(conversation))
         spans = [(text.index(mark(n)), len(mark(n))) for n in range(len(turns))]
-        known = [self._spoken(own) for own in messages]
+        known = [self._answer_ids(own) for own in messages]
         ids: list[int] = []
         pending, last = "", (0, 0)
         for index, (own, (at, width)) in enumerate(zip(messages, spans, strict=True)):
             pending += text[sum(spans[index - 1]) if index else 0 : at]
             if known[index]:
-                ids += self._encoded(pending, ids)
+                ids += self._encode(pending, ids)
                 last, pending = (len(ids), len(ids) + len(known[index])), ""
                 ids += known[index]
             else:
@@ -137,9 +137,9 @@ class TemplateFormat(ChatFormat):
                 if index + 1 == len(messages):
                     return self._with_text(ids, (pending, said, text[at + width :]))
                 pending += said
-        return (*ids, *self._encoded(pending + text[sum(spans[-1]) :], ids)), last
+        return (*ids, *self._encode(pending + text[sum(spans[-1]) :], ids)), last
 
-    def _encoded(self, text: str, before: Sequence[int]) -> Ids:
+    def _encode(self, text: str, before: Sequence[int]) -> Ids:
         return continued_ids(self.model, text) if before else self.model.encode(text)
 
     def _with_text(
@@ -148,7 +148,7 @@ class TemplateFormat(ChatFormat):
         """The place of a last message that is known only as text, found by its characters."""
         before, said, after = parts
         if is_broken(before + said + after):
-            head = (*ids, *self._encoded(before, ids))
+            head = (*ids, *self._encode(before, ids))
             whole = (*head, *continued_ids(self.model, said))
             return (*whole, *continued_ids(self.model, after)), (len(head), len(whole))
         lead = leading(self.model) if ids else ""
@@ -165,7 +165,7 @@ class TemplateFormat(ChatFormat):
         start = len(ids) - num
         return (*ids, *found["input_ids"][num:]), (start + first, start + past)
 
-    def _spoken(self, message: Message) -> Ids:
+    def _answer_ids(self, message: Message) -> Ids:
         """The ids of an answer, without reasoning and end; none if only its text is known."""
         ids = message.ids_for(self.model.vocabulary)
         if message.thinking:
@@ -173,13 +173,13 @@ class TemplateFormat(ChatFormat):
         ids = self.model.shown(ids)
         return ids[:-1] if ids and ids[-1] in self.model.end_ids else ids
 
-    def _told(self, conversation: Conversation) -> str | None:
+    def _system_prompt(self, conversation: Conversation) -> str | None:
         """The system prompt of this conversation."""
         if self.system is None:
             return None
         return filled(self.system, conversation.prompt, spelled=self.model.as_text)
 
-    def _rendered(self, turns: Sequence[tuple[str, str]], *, system: str | None) -> str:
+    def _render(self, turns: Sequence[tuple[str, str]], *, system: str | None) -> str:
         return rendered(self.model.tokenizer, turns, system=system, where=self.where)
 
 

@@ -66,7 +66,7 @@ def _shares(weights: Mapping[Features, float]) -> dict[Features, float]:
     rows, columns = np.array(sorted(cells), dtype=np.int64).reshape(-1, 2).T
     has = csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(weights), len(column) or 1))
     sizes, weight = has.sum(axis=1), np.array(list(weights.values()))
-    chosen = _compared(list(weights))
+    chosen = _sample_of(list(weights))
     num_rows = max(1, _NUM_CELLS // len(chosen))
     found: list[float] = []
     for start in range(0, len(weights), num_rows):
@@ -81,7 +81,7 @@ def _shares(weights: Mapping[Features, float]) -> dict[Features, float]:
     return dict(zip(weights, found, strict=True))
 
 
-def _compared(features: Sequence[Features]) -> NDArray[np.int64]:
+def _sample_of(features: Sequence[Features]) -> NDArray[np.int64]:
     """The places of all sets, or of a sample that depends on nothing but the sets."""
     if len(features) <= _MAX_COMPARED:
         return np.arange(len(features))

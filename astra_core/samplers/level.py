@@ -123,9 +123,9 @@ def opening(prompt: Prompt) -> Place:
 
 
 def grown_level(growth: Growth, places: Sequence[Place], width: int, *, refills: int = 0) -> Level:
-    """``width`` turns after each place, in the order of the places; see ``probed``."""
-    asked = probed(growth, places, width, refills=refills)
-    found = responded(growth, asked)
+    """``width`` turns after each place, in the order of the places; see ``sample_probes``."""
+    asked = sample_probes(growth, places, width, refills=refills)
+    found = scored_replies(growth, asked)
     references = reference_logprobs(growth.system, asked, found.outcomes)
     columns = (asked, found.outcomes, found.recorded, references, found.probe_scores)
     turns = tuple(
@@ -138,7 +138,7 @@ def grown_level(growth: Growth, places: Sequence[Place], width: int, *, refills:
     return Level(turns, found.waited_s)
 
 
-def probed(
+def sample_probes(
     growth: Growth, places: Sequence[Place], width: int, *, refills: int = 0
 ) -> list[SampledProbe]:
     """``width`` probes at each place.
@@ -151,7 +151,7 @@ def probed(
             ``poor_probes``. What is poor after the last time stays.
     """
     paths = [[(*place.path, index) for index in range(width)] for place in places]
-    asked = _sampled(growth, list(zip(places, paths, strict=True)), role="probe")
+    asked = _sample(growth, list(zip(places, paths, strict=True)), role="probe")
     poor = poor_probes(asked, range(len(asked)))
     for number in range(1, refills + 1):
         if not poor:
@@ -160,7 +160,7 @@ def probed(
             (places[at], [asked[index].path for index in own])
             for at, own in groupby(poor, key=lambda index: index // width)
         ]
-        again = _sampled(growth, wanted, role=f"probe, refill {number}")
+        again = _sample(growth, wanted, role=f"probe, refill {number}")
         for index, new in zip(poor, again, strict=True):
             asked[index] = new
         poor = poor_probes(asked, poor)
@@ -193,7 +193,7 @@ def _words(own: SampledProbe) -> str:
     return " ".join(own.heard.casefold().split())
 
 
-def _sampled(
+def _sample(
     growth: Growth, wanted: Sequence[tuple[Place, Sequence[Path]]], *, role: str
 ) -> list[SampledProbe]:
     """A probe for each path, place by place."""
@@ -210,13 +210,13 @@ def _sampled(
         tokens_per_batch=system.config.tokens_per_batch,
     )
     return [
-        _asked(player.format, place, path, context=context, utterance=utterance)
+        _probe_at(player.format, place, path, context=context, utterance=utterance)
         for (place, paths), context, found in zip(wanted, contexts, sampled, strict=True)
         for path, utterance in zip(paths, found.utterances, strict=True)
     ]
 
 
-def responded(growth: Growth, asked: Sequence[SampledProbe]) -> Responded:
+def scored_replies(growth: Growth, asked: Sequence[SampledProbe]) -> Responded:
     """The target's replies to the probes, scored, or why it failed."""
     said = [ProbeInConversation(own.place.conversation, own.heard) for own in asked]
     try:
@@ -225,7 +225,7 @@ def responded(growth: Growth, asked: Sequence[SampledProbe]) -> Responded:
         # The target's boundary: any other error is a bug of ours and must not be caught.
         failures = (Failure(shortened(f"{type(error).__name__}: {error}")),) * len(asked)
         return Responded(failures, failures, (0.0,) * len(asked), 0.0)
-    recorded = tuple(map(_recorded, scored.answers, scored.judgements))
+    recorded = tuple(map(_record, scored.answers, scored.judgements))
     return Responded(scored.answers, recorded, scored.probe_scores, scored.waited_s)
 
 
@@ -265,7 +265,7 @@ def reference_logprobs(
     return [known or next(rest) for known in found]
 
 
-def _asked(
+def _probe_at(
     spoken: ChatFormat, place: Place, path: Path, *, context: Context, utterance: Utterance
 ) -> SampledProbe:
     heard = spoken.thought(utterance.token_ids)
@@ -273,7 +273,7 @@ def _asked(
     return SampledProbe(place, path, context, utterance, place.conversation.said(probe))
 
 
-def _recorded(outcome: Outcome, judgements: Sequence[Judgement]) -> Replies | Failure:
+def _record(outcome: Outcome, judgements: Sequence[Judgement]) -> Replies | Failure:
     if isinstance(outcome, Failure):
         return outcome
     reasons = tuple(reply.finish_reason for reply in outcome.replies)

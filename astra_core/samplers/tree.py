@@ -69,7 +69,7 @@ class TreeSampler(Sampler):
         num_responses: int,
         refills: int = 0,
     ) -> list[Graph]:
-        """Trees with ``widths[d]`` probes after every context of depth ``d``; see ``probed``.
+        """Trees with ``widths[d]`` probes after each context of depth ``d``; see ``sample_probes``.
 
         Raises:
             ConfigurationError: They have more texts than can be held.
@@ -89,13 +89,13 @@ class TreeSampler(Sampler):
         self.score_s += sum(level.waited_s for level in levels)
         graphs = [
             Graph(prompt, iteration, children)
-            for prompt, children in zip(prompts, assembled(levels, widths), strict=True)
+            for prompt, children in zip(prompts, assemble(levels, widths), strict=True)
         ]
         self.refuse_many_failures(graphs)
         return graphs
 
 
-def assembled(levels: Sequence[Level], widths: Sequence[int]) -> list[tuple[Node, ...]]:
+def assemble(levels: Sequence[Level], widths: Sequence[int]) -> list[tuple[Node, ...]]:
     """The first turns of each tree, with everything that grew from them.
 
     Args:

@@ -24,7 +24,7 @@ _BUILT: ContextVar[type | None] = ContextVar("built", default=None)
 """The section whose own constructor is at work."""
 
 
-def _taken(value: Any, annotation: Any) -> Any:
+def _in_type(value: Any, annotation: Any) -> Any:
     """The value in a type that JSON lacks, or a plain choice in one with more fields."""
     kinds = {get_origin(each) or each for each in (annotation, *get_args(annotation))}
     for kind in kinds:
@@ -49,7 +49,7 @@ class Section(BaseModel):
         """
         section = type(self)
         for key in section.model_fields.keys() & values.keys():
-            values[key] = _taken(values[key], section.model_fields[key].annotation)
+            values[key] = _in_type(values[key], section.model_fields[key].annotation)
         try:
             super().__init__(**values)
         except ValidationError as error:
@@ -79,7 +79,7 @@ class Section(BaseModel):
             return
         own = type(self).__name__
         if _BUILT.get() is type(self):
-            self.__dict__[name] = self._checked(name, value)
+            self.__dict__[name] = self._check_field(name, value)
             self.__pydantic_fields_set__.add(name)
             return
         way = f"write '{name}: {type(value).__name__} = ...' in the body of the class"
@@ -90,7 +90,7 @@ class Section(BaseModel):
         msg = f"{own}.{name} must be declared and set when {own} is built, got it set later; {way}"
         raise ConfigurationError(msg)
 
-    def _checked(self, name: str, value: Any) -> Any:
+    def _check_field(self, name: str, value: Any) -> Any:
         """The value of a field of ours, checked with the others; any other as it is."""
         # The class itself is built by its own constructor, which may take other arguments.
         line = type(self).__mro__
@@ -112,7 +112,7 @@ class Section(BaseModel):
             msg = f"{type(self).__qualname__}.{key} is not a known key; {hint}"
             raise ConfigurationError(msg)
         taken = {
-            key: _taken(value, type(self).model_fields[key].annotation)
+            key: _in_type(value, type(self).model_fields[key].annotation)
             for key, value in (update or {}).items()
         }
         return super().model_copy(update=taken, deep=deep)

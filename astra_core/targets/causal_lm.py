@@ -72,7 +72,7 @@ class CausalLM(Target):
 
     def __init__(self, options: Options, *, surroundings: Surroundings) -> None:
         super().__init__(options, surroundings=surroundings)
-        self.language_model = surroundings.language_model or _loaded(surroundings, options)
+        self.language_model = surroundings.language_model or _load(surroundings, options)
         self.format = _format_of(self.language_model, options)
         self._weights = "" if surroundings.folder is None else weights_digest(surroundings.folder)
 
@@ -193,7 +193,7 @@ def _format_of(model: LanguageModel, options: CausalLM.Options) -> ChatFormat:
     return SeparatorFormat(model)
 
 
-def _loaded(surroundings: Surroundings, options: CausalLM.Options) -> LanguageModel:
+def _load(surroundings: Surroundings, options: CausalLM.Options) -> LanguageModel:
     if surroundings.folder is None:
         msg = (
             "system.target 'causal_lm' must have the weights of models.target, got none; "

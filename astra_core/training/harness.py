@@ -216,14 +216,14 @@ class Harness:
             if graphs is None:
                 graphs, version = self.ahead.take(iteration)
         if graphs is None:
-            graphs = self._rolled_out(iteration)
+            graphs = self._roll_out(iteration)
         # A list, because known rollouts may be in a file that each use reads again.
         rewarded = assigned(self.sampler.reward, list(graphs))
-        figures = noted_figures("reward", self.sampler.reward, rewarded)
-        learned, stale = self._corrected(rewarded, age=iteration - version)
+        figures = figures_of_part("reward", self.sampler.reward, rewarded)
+        learned, stale = self._correct(rewarded, age=iteration - version)
         steps = flattened(self.algorithm, learned)
-        figures |= noted_figures("algorithm", self.algorithm, learned)
-        figures |= noted_figures("sampler", self.sampler, rewarded)
+        figures |= figures_of_part("algorithm", self.algorithm, learned)
+        figures |= figures_of_part("sampler", self.sampler, rewarded)
         score_s = self.sampler.score_s - scored
         return Experience(
             iteration,
@@ -237,10 +237,10 @@ class Harness:
             },
             time.perf_counter() - start - score_s,
             score_s,
-            self._divided,
+            self._divide,
         )
 
-    def _corrected(self, graphs: list[Graph], *, age: int) -> tuple[list[Graph], dict[str, float]]:
+    def _correct(self, graphs: list[Graph], *, age: int) -> tuple[list[Graph], dict[str, float]]:
         """The graphs in the form that is learned from, and figures on their age."""
         if self.ahead is None:
             return graphs, {}
@@ -254,7 +254,7 @@ class Harness:
         system = self.sampler.system
         return turn_figures(system.agents, system.player, graphs)
 
-    def _rolled_out(self, iteration: int) -> list[Graph]:
+    def _roll_out(self, iteration: int) -> list[Graph]:
         """New rollouts; each of several processes makes its share and receives all of them."""
         sampler, world = self.sampler, self._world
         prompts = sampler.runs(iteration, self._num_episodes)
@@ -268,7 +268,7 @@ class Harness:
         sampler.refuse_many_failures(every)
         return every
 
-    def _divided(self, experience: Experience) -> Iterator[Batch]:
+    def _divide(self, experience: Experience) -> Iterator[Batch]:
         """Every batch of every epoch; a watcher is notified of the first and of the end."""
         if self.watcher is not None:
             self.watcher.opened(experience)
@@ -300,7 +300,7 @@ def _trees(experience: Experience) -> list[list[Any]]:
     return list(groups.values())
 
 
-def noted_figures(kind: str, plugin: Any, graphs: Sequence[Graph]) -> dict[str, float]:
+def figures_of_part(kind: str, plugin: Any, graphs: Sequence[Graph]) -> dict[str, float]:
     """The figures of a part about an experience, under the part's area of the log."""
     area = "train" if kind == "algorithm" else kind
     figures = noted(kind, plugin, graphs)

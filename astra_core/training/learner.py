@@ -62,9 +62,9 @@ class Learner:
             taken=taken,
         )
         self._plugin = plugin
-        self.optimizer = built_optimizer(plugin, groups, config.lr)
+        self.optimizer = build_optimizer(plugin, groups, config.lr)
         self._mover: SchedulePlugin = build("schedule", config.schedule)
-        self.schedule = built_schedule(self._mover, config, self.optimizer)
+        self.schedule = build_schedule(self._mover, config, self.optimizer)
         self.schedule_name = config.schedule.name
         self.metric = followed(self._mover)
         self._active_groups: list[dict[str, Any]] = list(self.optimizer.param_groups)
@@ -229,7 +229,7 @@ def _config_of(config: TrainingConfiguration, own: AgentTraining) -> TrainingCon
     return config.model_copy(update={name: getattr(own, name) for name in own.settings})
 
 
-def built_optimizer(
+def build_optimizer(
     plugin: OptimizerPlugin, groups: Sequence[dict[str, Any]], lr: float
 ) -> Optimizer:
     """The optimiser that the plug-in builds over the groups.
@@ -257,7 +257,7 @@ def followed(plugin: SchedulePlugin) -> str | None:
     return metric
 
 
-def built_schedule(
+def build_schedule(
     plugin: SchedulePlugin, config: TrainingConfiguration, optimizer: Optimizer
 ) -> LRScheduler:
     """The schedule that the plug-in builds over the optimiser.
@@ -312,7 +312,7 @@ def _has_same_rates(
 def _rates(plugin: SchedulePlugin, config: TrainingConfiguration, num_done: int) -> list[float]:
     """The learning rate of each training step that is done, and of the next."""
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=config.lr)
-    schedule = built_schedule(plugin, config, optimizer)
+    schedule = build_schedule(plugin, config, optimizer)
     rates = [float(optimizer.param_groups[0]["lr"])]
     for _ in range(num_done):
         optimizer.step()

@@ -111,7 +111,7 @@ class AgentsAlgorithm(Algorithm):
         """The steps of every agent, agent by agent."""
         steps = []
         for name, algorithm in self._own.items():
-            seen, origin = self._seen_by(name, graphs)
+            seen, origin = self._view_of(name, graphs)
             for step in flattened(algorithm, seen):
                 turn = getattr(step, "node", step)
                 node = origin.get(id(turn))
@@ -123,7 +123,7 @@ class AgentsAlgorithm(Algorithm):
         """The figures of each agent's algorithm on its own turns, after it has remembered them."""
         figures = {}
         for name, algorithm in self._own.items():
-            seen, _ = self._seen_by(name, graphs)
+            seen, _ = self._view_of(name, graphs)
             for key, value in noted("algorithm", algorithm, seen).items():
                 figures[f"{name}/{key}"] = value
         return figures
@@ -183,7 +183,7 @@ class AgentsAlgorithm(Algorithm):
     def _plays(self, name: str, node: Node) -> bool:
         return self.system.player(len(node.path) - 1).name == name
 
-    def _seen_by(self, name: str, graphs: Sequence[Graph]) -> tuple[list[Graph], dict[int, Node]]:
+    def _view_of(self, name: str, graphs: Sequence[Graph]) -> tuple[list[Graph], dict[int, Node]]:
         """The graphs with others' turns masked, and the original of each copied turn."""
         origin: dict[int, Node] = {}
         seen = [masked(graph, lambda node: self._plays(name, node), origin) for graph in graphs]

@@ -115,7 +115,7 @@ class Trainer:
             progress=lambda: self.progress,
             first_graphs=first_graphs,
             noted=self._note,
-            told=self._updated,
+            told=self._note_update,
             closed=self._close,
             kl=config.kl,
         )
@@ -323,9 +323,9 @@ class Trainer:
         is_dumped = step in self.config.dump_steps and self.world.is_first
         dump = self.store.dump(step) if self.store is not None and is_dumped else None
         update = self.updates.apply(window, training_step=experience.iteration, dump=dump)
-        return self._updated(update, experience, is_first)
+        return self._note_update(update, experience, is_first)
 
-    def _updated(self, update: Update, experience: Experience, is_first: bool) -> StepReport:
+    def _note_update(self, update: Update, experience: Experience, is_first: bool) -> StepReport:
         """The report of an update that was made."""
         self.progress.step += 1
         self._is_cut = update.is_cut

@@ -54,7 +54,7 @@ def tried(
     sampler = harness.sampler
     device = sampler.system.attacker.device
     owners = {"reward": sampler.reward, "algorithm": harness.algorithm, "sampler": sampler}
-    before = {kind: _copied(tensors_by_name(kind, owner)) for kind, owner in owners.items()}
+    before = {kind: _copy(tensors_by_name(kind, owner)) for kind, owner in owners.items()}
     ahead, harness.ahead = harness.ahead, None
     try:
         experience = harness.experience(0, graphs=graphs)
@@ -90,7 +90,7 @@ def tried(
     )
 
 
-def _copied(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _copy(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in state.items()}
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from astra_core.conversation import Message
 from astra_core.models.utterances import Utterance
 from astra_core.rollout import Context, Failure, Graph, Node, Probe, Prompt
-from astra_core.samplers.level import Growth, Place, SampledProbe, after, opening, responded
+from astra_core.samplers.level import Growth, Place, SampledProbe, after, opening, scored_replies
 from astra_core.seeding import derive_key, generator
 from astra_core.system import System
 
@@ -51,7 +51,7 @@ def conversations(growth: Growth, lines: Sequence[ConversationLines]) -> list[No
     with growth.system.remembering():
         for turn in range(len(lines[0].probes) if lines else 0):
             asked = {at: _asked(place, lines[at], turn) for at, place in places.items()}
-            found = responded(growth, list(asked.values()))
+            found = scored_replies(growth, list(asked.values()))
             columns = (asked.items(), found.outcomes, found.recorded, found.probe_scores)
             for (at, own), outcome, recorded, score in zip(*columns, strict=True):
                 probe = Probe(own.heard, (), (), (), score=score)

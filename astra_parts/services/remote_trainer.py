@@ -159,7 +159,7 @@ class RemoteTrainer(ServiceTrainer):
         """Reports of the updates, and of later samples the new weights."""
         self.speaker.path, experience = result["sampler"], self._experience
         self._reports = [
-            self._updated(Update(**own), experience, at == 0)
+            self._note_update(Update(**own), experience, at == 0)
             for at, own in enumerate(result["updates"])
         ]
         yield from self._reports[:-1]

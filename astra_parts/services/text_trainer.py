@@ -140,7 +140,7 @@ class TextTrainer(ServiceTrainer):
         self._update = Update(0.0, 0.0, 0.0, 0, is_skipped=False, metrics=figures, train_s=seconds)
 
     def _end_iteration(self, iteration: int) -> Iterator[StepReport]:
-        report = self._updated(self._update, self._experience, is_first=True)
+        report = self._note_update(self._update, self._experience, is_first=True)
         self.progress.training_step = iteration + 1
         self._evaluate_if_due()
         yield report

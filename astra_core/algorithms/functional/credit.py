@@ -66,7 +66,7 @@ def backed_up_rewards(
     shares = _num_leaves(by_depth, parents) if how == "leaf_mean" else torch.ones_like(parents)
     backed_up = own.clone()
     for _ in range(min(len(by_depth), horizon or len(by_depth)) - 1):
-        worth = _inherited(
+        worth = _inheritance(
             backed_up[children], parents[children], shares[children], how=how, num_nodes=len(own)
         )
         backed_up = own + discount * worth
@@ -130,7 +130,7 @@ def visit_weights(
     return scaled
 
 
-def _inherited(
+def _inheritance(
     values: Float[Tensor, " C"],
     parents: Int[Tensor, " C"],
     shares: Int[Tensor, " C"],

@@ -57,11 +57,11 @@ def divergence_scores(
     if divergence == "jensen_shannon":
         return logsigmoid(log_ratios) - logsigmoid(log_ratios.new_zeros(()))
     if divergence == "forward_kl":
-        return -(-_held(log_ratios)).expm1()
-    return -(-alpha * _held(log_ratios)).expm1() / alpha
+        return -(-_limit_value(log_ratios)).expm1()
+    return -(-alpha * _limit_value(log_ratios)).expm1() / alpha
 
 
-def _held(log_ratios: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
+def _limit_value(log_ratios: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
     """The same above the limit, with the gradient of the unlimited ones."""
     value = log_ratios.detach()
     return log_ratios - value + value.clamp(min=-MAX_EXPONENT)

@@ -174,7 +174,7 @@ class KeyValues(Cache):  # type: ignore[misc]
         for index, layer in enumerate(self.layers):
             for name in ("keys", "values"):
                 parts = [source(index, name, own) for source, own in pieces]
-                setattr(layer, name, _stacked(parts, width, self.capacity))
+                setattr(layer, name, _stack(parts, width, self.capacity))
             layer.is_initialized = True
 
     def parts(self, layer: int, name: str, beginning: Beginning) -> list[Tensor]:
@@ -289,7 +289,7 @@ def _swap(slots: Float[Tensor, "B H C D"], first: list[int], second: list[int]) 
     slots[there] = kept
 
 
-def _stacked(
+def _stack(
     rows: Sequence[Sequence[Float[Tensor, "H n D"]]], width: int, capacity: int
 ) -> Float[Tensor, "B H C D"]:
     """Each row's parts one after the other; slots behind a row's end hold anything finite."""

@@ -156,17 +156,17 @@ class CachedReading(Reading):
         self._ids = [list(context) for context in contexts]
         self._retired: list[list[int]] = []
         limits = [len(c) - 1 - n for c, n in zip(contexts, suffix_lengths, strict=True)]
-        self._values = self._remembered(contexts, limits, room + 1)
+        self._values = self._values_from_store(contexts, limits, room + 1)
         starts = self._values.totals
         kept = [n + 1 for n in suffix_lengths]
-        logits = self._read(
+        logits = self._logits(
             [ids[start:] for ids, start in zip(contexts, starts, strict=True)], kept
         )
         ends = torch.tensor(kept, device=self._device).cumsum(0) - 1
         self.logits = logits[ends]
         self.suffix_logprobs = _suffixes(logits, contexts, suffix_lengths)
 
-    def _remembered(
+    def _values_from_store(
         self, contexts: Sequence[Sequence[int]], limits: Sequence[int], room: int
     ) -> KeyValues:
         """A cache with the part of every context that the store has."""
@@ -193,7 +193,7 @@ class CachedReading(Reading):
         """True if rows should share their prefixes in a stem: most have a sibling."""
         return self._takes_stems and 2 * num_prefixes <= num_rows
 
-    def _read(
+    def _logits(
         self, tokens: Sequence[Sequence[int]], num_kept: Sequence[int]
     ) -> Float[Tensor, "S V"]:
         """Logits after the last ``num_kept[b]`` tokens of each row, row by row."""

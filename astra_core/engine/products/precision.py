@@ -88,7 +88,7 @@ def faster_precision(
         return _faster_pass(model, is_trained=is_trained, clock=clock)
     kinds = Counter((type(layer), layer.weight.shape) for layer in linear_layers(model))
     found = {(type(layer), layer.weight.shape): layer for layer in linear_layers(model)}
-    scope = _trained if is_trained else _talking
+    scope = _training if is_trained else _talking
     spent = dict.fromkeys(PRECISIONS, 0.0)
     for kind, count in kinds.items():
         layer = found[kind]
@@ -169,7 +169,7 @@ def _talking(layer: Any, precision: Precision, *, machine: Machine) -> AbstractC
 
 
 @contextmanager
-def _trained(layer: Any, precision: Precision, *, machine: Machine) -> Iterator[None]:
+def _training(layer: Any, precision: Precision, *, machine: Machine) -> Iterator[None]:
     if precision == "bf16":
         with torch.autocast(machine.device, dtype=torch.bfloat16):
             yield

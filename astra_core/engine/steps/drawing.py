@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from astra_core.config import GenerationConfiguration
-from astra_core.models.decoding import SHIFT, draw, drawn_in_blocks, processed_logits
+from astra_core.models.decoding import SHIFT, draw, draw_in_blocks, processed_logits
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def draw_token(
     """
     logits = logits.float()
     is_whole = generation.top_p == 1.0 and generation.min_p == 0.0
-    take = drawn_in_blocks if is_whole else draw
+    take = draw_in_blocks if is_whole else draw
     total = logits.logsumexp(dim=1)
     # The model's output is nobody else's: what may not be drawn is barred in place.
     if len(rules.barred):

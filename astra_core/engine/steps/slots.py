@@ -29,7 +29,7 @@ class Arena:
         """A cache at the beginning of the memory, which others overwrite."""
         return SlotCache(
             [
-                {name: _shaped(*flat, (num_rows, capacity)) for name, flat in layer.items()}
+                {name: _reshape(*flat, (num_rows, capacity)) for name, flat in layer.items()}
                 for layer in self._flat
             ]
         )
@@ -129,7 +129,7 @@ def _flat(states: Float[Tensor, "B K T D"], num_slots: int) -> tuple[Float[Tenso
     return states.new_zeros((heads * num_slots, depth)), heads
 
 
-def _shaped(
+def _reshape(
     flat: Float[Tensor, "KS D"], heads: int, shape: tuple[int, int]
 ) -> Float[Tensor, "R K C D"]:
     num_rows, capacity = shape

@@ -62,7 +62,7 @@ class Stepper:
             num_slots: Tokens of the longest row at its end.
             rules: Ids that are special.
         """
-        rows, slots = rounded_up(num_rows), -(-num_slots // _SLOTS) * _SLOTS
+        rows, slots = round_up(num_rows), -(-num_slots // _SLOTS) * _SLOTS
         if self._arena is None or self._arena.num_slots < rows * slots:
             # The recordings have addresses of the memory that is about to go.
             self._steps.clear()
@@ -71,13 +71,13 @@ class Stepper:
         name = (rows, slots, generation, rules)
         found = self._steps.pop(name, None)
         if found is None:
-            found = self._made(generation, self._arena.cache(rows, slots), rules)
+            found = self._new_step(generation, self._arena.cache(rows, slots), rules)
         self._steps[name] = found
         if len(self._steps) > _MOST_KEPT:
             del self._steps[next(iter(self._steps))]
         return found
 
-    def _made(
+    def _new_step(
         self,
         generation: GenerationConfiguration,
         cache: SlotCache,
@@ -105,7 +105,7 @@ class Stepper:
         return step
 
 
-def rounded_up(count: int) -> int:
+def round_up(count: int) -> int:
     """The next number of the form 2^k or 3 * 2^k."""
     power = 1 << max(count - 1, 0).bit_length()
     return power * 3 // 4 if power >= 4 and power * 3 // 4 >= count else power

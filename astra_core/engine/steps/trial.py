@@ -31,7 +31,7 @@ def _takes_steps(model: Any) -> bool:
         return False
     contexts = contexts_of(model)
     try:
-        drawn = _drawn(model, contexts)
+        drawn = _draw_rows(model, contexts)
     except FAILURES:
         return False
     rows = [[*ids, *own.token_ids] for ids, own in zip(contexts, drawn, strict=True)]
@@ -41,7 +41,7 @@ def _takes_steps(model: Any) -> bool:
     return gap < tolerance(plain.logits)
 
 
-def _drawn(model: Any, contexts: list[list[int]]) -> list[DrawnRow]:
+def _draw_rows(model: Any, contexts: list[list[int]]) -> list[DrawnRow]:
     reading = CachedReading(model, contexts, [0] * len(contexts), store=None, room=0)
     step: DecodingStep = Stepper(model, captures=False).step(
         reading.values,

@@ -73,7 +73,7 @@ def packed_rows(sequences: Sequence[Sequence[int]], *, device: torch.device | st
     """The sequences, none empty, as rows no longer than the largest tree needs."""
     forest = _Forest()
     numbers = [forest.add(sequence) for sequence in sequences]
-    slots, width, num_rows = _placed(forest)
+    slots, width, num_rows = _placement(forest)
     size = num_rows * width
     ids = torch.zeros(size, dtype=torch.long)
     positions = torch.zeros(size, dtype=torch.long)
@@ -94,7 +94,7 @@ def packed_rows(sequences: Sequence[Sequence[int]], *, device: torch.device | st
     )
 
 
-def _placed(forest: _Forest) -> tuple[list[int], int, int]:
+def _placement(forest: _Forest) -> tuple[list[int], int, int]:
     """The slot of every token, the width of a row, the number of rows; the largest tree first."""
     sizes: dict[int, int] = {}
     for root in forest.roots:

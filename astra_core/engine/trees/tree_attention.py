@@ -80,7 +80,7 @@ def with_blocks(
     """
     if _are_worth_it(rows, mask.shape[-1]):
         masks = [
-            [_seen(own, block.keys, block.queries) for block in blocks]
+            [_mask_between(own, block.keys, block.queries) for block in blocks]
             for own, blocks in zip(torch.split(mask, 1), rows, strict=True)
         ]
         return laden(mask, Blocks(rows, masks))
@@ -177,20 +177,20 @@ def _of_family(roots: list[int], sizes: list[int], children: list[list[int]]) ->
     waiting: list[tuple[list[int], int, tuple[Stretch, ...]]] = [(roots, 0, ())]
     while waiting:
         family, start, before = waiting.pop()
-        for group in _grouped(family, sizes):
+        for group in _groups_of(family, sizes):
             size = sum(sizes[number] for number in group)
             end, last = start + size, group[-1]
             if size > MAX_WHOLE_TOKENS:
                 end = start + 1
                 while len(children[last]) == 1:
                     end, last = end + 1, children[last][0]
-                waiting.append((children[last], end, _joined(before, (start, end))))
-            found.append(Block((start, end), _joined(before, (start, end))))
+                waiting.append((children[last], end, _join(before, (start, end))))
+            found.append(Block((start, end), _join(before, (start, end))))
             start += size
     return found
 
 
-def _grouped(family: list[int], sizes: list[int]) -> list[list[int]]:
+def _groups_of(family: list[int], sizes: list[int]) -> list[list[int]]:
     """Siblings in order, in groups that are no longer than a whole; a longer one is alone."""
     groups: list[list[int]] = []
     total = 0
@@ -203,12 +203,12 @@ def _grouped(family: list[int], sizes: list[int]) -> list[list[int]]:
     return groups
 
 
-def _joined(stretches: tuple[Stretch, ...], last: Stretch) -> tuple[Stretch, ...]:
+def _join(stretches: tuple[Stretch, ...], last: Stretch) -> tuple[Stretch, ...]:
     if stretches and stretches[-1][1] == last[0]:
         return (*stretches[:-1], (stretches[-1][0], last[1]))
     return (*stretches, last)
 
 
-def _seen(mask: Tensor, keys: Sequence[Stretch], queries: Stretch) -> Tensor:
+def _mask_between(mask: Tensor, keys: Sequence[Stretch], queries: Stretch) -> Tensor:
     lines = mask[:, :, slice(*queries)]
     return torch.cat([lines[..., slice(*stretch)] for stretch in keys], dim=3)

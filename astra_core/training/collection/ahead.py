@@ -85,12 +85,12 @@ class Ahead:
     def take(self, iteration: int) -> tuple[list[Graph], int]:
         """The graphs of an experience that was begun, and the version that sampled them."""
         begun = self._begun.pop(iteration)
-        return self._finished(begun), begun.version
+        return self._finish(begun), begun.version
 
     def settle(self) -> None:
         """Waits until everything that was begun is there; a task of all processes."""
         for begun in self._begun.values():
-            self._finished(begun)
+            self._finish(begun)
 
     def state(self) -> dict[str, Tensor]:
         """The experiences collected and not yet learned from, by iteration."""
@@ -135,7 +135,7 @@ class Ahead:
         with self._sampler.in_parts():
             return rolled_out(self._sampler, prompts, iteration=iteration)
 
-    def _finished(self, begun: _Begun) -> list[Graph]:
+    def _finish(self, begun: _Begun) -> list[Graph]:
         """The graphs of all processes, of which too many must not have failed."""
         if begun.graphs is None:
             sampler = self._sampler

@@ -40,7 +40,7 @@ def corrected(
     nodes = [node for graph in graphs for node in graph.nodes() if is_readable(node)]
     if not nodes:
         return list(graphs), {}
-    now = _read(nodes, system)
+    now = _logprobs_of(nodes, system)
     width = max(len(node.probe_ids) for node in nodes)
     mask = padded([node.probe_mask for node in nodes], width).bool()
     before = padded([node.probe_logprobs for node in nodes], width)
@@ -67,7 +67,7 @@ def corrected(
     return [_with_probes(graph, found) for graph in graphs], figures
 
 
-def _read(nodes: Sequence[Node], system: System) -> list[tuple[float, ...]]:
+def _logprobs_of(nodes: Sequence[Node], system: System) -> list[tuple[float, ...]]:
     """The log-probabilities of each probe under the attacker, or the agent that plays its turn."""
     found: list[tuple[float, ...]] = [()] * len(nodes)
     for turn in sorted({len(node.path) - 1 for node in nodes}):

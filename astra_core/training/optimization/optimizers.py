@@ -231,12 +231,12 @@ class AnnealingSchedule(SchedulePlugin):
             if step < warmup_steps:
                 return (step + 1) / warmup_steps
             fallen = step - max(warmup_steps - 1, 0)
-            return annealed(1.0, fallen, kind=options.kind, rate=options.rate)
+            return anneal(1.0, fallen, kind=options.kind, rate=options.rate)
 
         return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
 
 
-def annealed(
+def anneal(
     initial: float, step: int, *, kind: Literal["none", "linear", "exponential"], rate: float
 ) -> float:
     """The rate after some steps, beginning with ``initial``; never below 0.

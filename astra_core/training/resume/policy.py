@@ -137,7 +137,7 @@ def check_resumable(
                 "start a new run or restore it"
             )
             raise CheckpointError(msg)
-    return _permitted(changed_fields(record["config"], own["config"]), subject, held)
+    return _permit(changed_fields(record["config"], own["config"]), subject, held)
 
 
 def as_begun(
@@ -190,7 +190,7 @@ def starting_point(store: CheckpointStore | None, resume: str) -> tuple[Checkpoi
         return own, store.folder
     if resume == "auto":
         return None
-    return _named(Path(resume))
+    return _checkpoint_at(Path(resume))
 
 
 def whole_before(checkpoint: Checkpoint, folder: Path) -> Checkpoint:
@@ -225,7 +225,7 @@ def forget_last_look(progress: Progress, best: Best, config: TrainingConfigurati
         best.forget_last()
 
 
-def _named(path: Path) -> tuple[Checkpoint, Path]:
+def _checkpoint_at(path: Path) -> tuple[Checkpoint, Path]:
     if (path / "manifest.json").is_file():
         return load_checkpoint(path), path.parent
     for folder in (path, path / "checkpoints"):
@@ -239,7 +239,7 @@ def _named(path: Path) -> tuple[Checkpoint, Path]:
     raise CheckpointError(msg)
 
 
-def _permitted(
+def _permit(
     changed: dict[str, tuple[Any, Any]], subject: str, held: AbstractSet[str]
 ) -> dict[str, tuple[Any, Any]]:
     refused = [name for name in changed if name in held or not _FREE.fullmatch(name)]

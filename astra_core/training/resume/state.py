@@ -102,7 +102,7 @@ class RunState:
         self._sampler.system.save(folder)
         if self._config.lora is not None:
             for place, model in models_below(folder, self._sampler.system).items():
-                weights = _trained(model)
+                weights = _trained_parameters(model)
                 save_file({name: p.detach() for name, p in weights.items()}, place / _ADAPTERS)
 
     def read_model(self, folder: Path) -> None:
@@ -157,7 +157,7 @@ class AgentsState:
         self._weights = {
             f"{_AGENTS}/{agent}/model/{name}": weight
             for agent, model in separate_models(system.agents).items()
-            for name, weight in _trained(model.model).items()
+            for name, weight in _trained_parameters(model.model).items()
             if id(weight) not in first
         }
 
@@ -225,7 +225,7 @@ def tensors_of(
 
     Shared weights are stored once, because ``named_parameters`` names them once.
     """
-    found = {f"model/{name}": p.detach().clone() for name, p in _trained(model).items()}
+    found = {f"model/{name}": p.detach().clone() for name, p in _trained_parameters(model).items()}
     found |= moments_of(optimizer)
     for kind, memory in memories.items():
         found |= {f"{kind}/{name}": value.clone() for name, value in memory.items()}
@@ -274,7 +274,7 @@ def restore_optimizer(
     optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
-def _trained(model: Module) -> dict[str, torch.nn.Parameter]:
+def _trained_parameters(model: Module) -> dict[str, torch.nn.Parameter]:
     return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
 

@@ -16,9 +16,9 @@ from astra_core.samplers.level import (
     grown_level,
     opening,
     poor_probes,
-    probed,
     reference_logprobs,
-    responded,
+    sample_probes,
+    scored_replies,
 )
 from astra_core.samplers.tree import TreeSampler
 from astra_core.target import Answer, Heard, Reply
@@ -57,7 +57,7 @@ def test_a_tree_opens_with_its_prompt_and_nothing_said():
 
 def test_a_level_is_probed_without_a_word_to_the_target():
     own = silenced(growth())
-    asked = probed(own, places(), 3)
+    asked = sample_probes(own, places(), 3)
 
     assert [(0,), (1,), (2,)] * 2 == [found.path for found in asked]
     assert [PROMPTS[0]] * 3 + [PROMPTS[1]] * 3 == [found.place.prompt for found in asked]
@@ -91,13 +91,13 @@ def test_probes_that_are_empty_cut_or_repeat_a_sibling_are_poor():
 
 def test_poor_probes_are_sampled_again_and_the_others_stay():
     own = growth()
-    first, once, often = (probed(own, places(), 6, refills=count) for count in (0, 1, 30))
+    first, once, often = (sample_probes(own, places(), 6, refills=count) for count in (0, 1, 30))
     poor = [poor_probes(asked, range(12)) for asked in (first, once, often)]
 
     assert len(poor[0]) > len(poor[1]) > 0 == len(poor[2])
     assert {*range(12)} - {*poor[0]} == {at for at in range(12) if first[at] == often[at]}
     assert [each.path for each in first] == [each.path for each in often]
-    assert often == probed(own, places(), 6, refills=30)
+    assert often == sample_probes(own, places(), 6, refills=30)
 
 
 def test_the_target_hears_only_what_stays():
@@ -105,7 +105,7 @@ def test_the_target_hears_only_what_stays():
     level = grown_level(own, places()[:1], 6, refills=30)
 
     assert [turn.node.probe_text for turn in level.turns] == [
-        asked.heard for asked in probed(own, places()[:1], 6, refills=30)
+        asked.heard for asked in sample_probes(own, places()[:1], 6, refills=30)
     ]
     for turn in level.turns:
         assert turn.node.probe_text == turn.after.conversation.messages[0].text
@@ -113,8 +113,8 @@ def test_the_target_hears_only_what_stays():
 
 def test_what_came_of_a_probe_is_replies_or_a_failure():
     own = growth()
-    asked = probed(own, places(), 2)
-    found, silent = responded(own, asked), responded(silenced(own), asked)
+    asked = sample_probes(own, places(), 2)
+    found, silent = scored_replies(own, asked), scored_replies(silenced(own), asked)
 
     assert [2] * 4 == [len(each.texts) for each in found.recorded]
     assert own.system.scorer.score([e.utterance.text for e in asked]) == list(found.probe_scores)
@@ -204,7 +204,7 @@ def _tokens(node):
 def test_the_target_hears_the_probe_without_its_reasoning():
     system = chat_system(template=OPENED)
     own = growth(system)
-    asked = probed(own, [opening(prompt) for prompt in PROMPTS], 2)
+    asked = sample_probes(own, [opening(prompt) for prompt in PROMPTS], 2)
     turns = grown_level(own, [opening(prompt) for prompt in PROMPTS], 2).turns
 
     # So short an utterance does not come to the end of its reasoning.

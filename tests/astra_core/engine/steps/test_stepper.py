@@ -2,13 +2,13 @@ from each_row import each_row
 
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.cache.reading import CachedReading
-from astra_core.engine.steps.stepper import Stepper, rounded_up
+from astra_core.engine.steps.stepper import Stepper, round_up
 from astra_parts.testing import tiny_language_model
 
 
 @each_row(("count", "rounded"), [(1, 1), (2, 2), (3, 3), (5, 6), (6, 6), (7, 8), (200, 256)])
 def test_numbers_of_rows_are_few(count, rounded):
-    assert rounded == rounded_up(count)
+    assert rounded == round_up(count)
 
 
 def test_a_step_that_cannot_be_recorded_is_told_and_runs_as_written(logged):

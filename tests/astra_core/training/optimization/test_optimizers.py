@@ -9,7 +9,7 @@ from each_row import each_row
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from astra_core.registry import BUILT_INS, build
-from astra_core.training.optimization.optimizers import annealed
+from astra_core.training.optimization.optimizers import anneal
 from astra_core.training.optimization.parts import parameter_groups
 from astra_parts.testing import tiny_language_model
 
@@ -241,7 +241,7 @@ SCHEDULES = json.loads(
 @each_row("case", [case for case in SCHEDULES if "schedule" in case])
 def test_annealing_follows_its_formula(case):
     found = [
-        annealed(case["initial"], step, kind=case["schedule"], rate=case["rate"])
+        anneal(case["initial"], step, kind=case["schedule"], rate=case["rate"])
         for step in case["iterations"]
     ]
 
