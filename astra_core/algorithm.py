@@ -182,7 +182,7 @@ def off_policy(options: Section, probe: GenerationConfiguration) -> str:
     )
 
 
-def flattened(algorithm: Algorithm, graphs: Sequence[Graph]) -> tuple[Any, ...]:
+def flatten_experience(algorithm: Algorithm, graphs: Sequence[Graph]) -> tuple[Any, ...]:
     """The steps that the algorithm makes of an experience.
 
     Raises:
@@ -195,7 +195,7 @@ def flattened(algorithm: Algorithm, graphs: Sequence[Graph]) -> tuple[Any, ...]:
     return tuple(steps)
 
 
-def collated(algorithm: Algorithm, steps: Sequence[Any]) -> Batch:
+def collate_steps(algorithm: Algorithm, steps: Sequence[Any]) -> Batch:
     """The batch that the algorithm makes of steps; its weight and its tokens are numbers.
 
     Raises:

@@ -114,7 +114,7 @@ class RollingWork(Work):
 
     def do(self, prepared: Any, shard: Rolling) -> Rolled:
         """The graphs of a shard."""
-        return rolled(prepared, shard)
+        return roll_shard(prepared, shard)
 
 
 class HereWork(Work):
@@ -132,10 +132,10 @@ class HereWork(Work):
 
     def do(self, prepared: Any, shard: Rolling) -> Rolled:
         """The graphs of a shard."""
-        return rolled(prepared, shard)
+        return roll_shard(prepared, shard)
 
 
-def rolled(sampler: Any, shard: Rolling) -> Rolled:
+def roll_shard(sampler: Any, shard: Rolling) -> Rolled:
     """A sampler's result for a shard; failures are checked over all shards together."""
     if shard.state:
         from safetensors.torch import load

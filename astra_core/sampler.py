@@ -197,10 +197,12 @@ def rolled_out(sampler: Sampler, prompts: Sequence[Prompt], *, iteration: int) -
         else:
             graphs = crew.roll_out(sampler, prompts, iteration=iteration)
             sampler.refuse_many_failures(graphs)
-    return checked(sampler, prompts, graphs)
+    return check_graphs(sampler, prompts, graphs)
 
 
-def checked(sampler: Sampler, prompts: Sequence[Prompt], graphs: Sequence[Graph]) -> list[Graph]:
+def check_graphs(
+    sampler: Sampler, prompts: Sequence[Prompt], graphs: Sequence[Graph]
+) -> list[Graph]:
     """The graphs, if they are one per prompt, in order, each with a turn.
 
     Raises:

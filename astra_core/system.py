@@ -14,14 +14,14 @@ from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.crew import Crew
 from astra_core.engine.machine import Machine
 from astra_core.engine.plan import Plan
-from astra_core.engine.products.precision import Precision, settled
+from astra_core.engine.products.precision import Precision, settle
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
 from astra_core.judge import Judge
 from astra_core.models.language_model import LanguageModel
 from astra_core.registry import build
 from astra_core.scorer import Scorer, version_of
-from astra_core.scorers.cached import cached
+from astra_core.scorers.cached import with_cache
 from astra_core.scorers.of_probes import probe_scorer_of
 from astra_core.settings.attacker import AttackerConfiguration
 from astra_core.target import Surroundings, Target
@@ -85,7 +85,7 @@ class System:
         """
         attacker, reference = Path(attacker), Path(reference)
         target = None if target is None else Path(target)
-        scorer: Scorer | Judge = cached(build("scorer", config.scorer), config.score_cache_size)
+        scorer: Scorer | Judge = with_cache(build("scorer", config.scorer), config.score_cache_size)
         load = partial(
             LanguageModel.load, separator=config.separator, device=device, machine=machine
         )
@@ -127,7 +127,7 @@ class System:
         if speaker is not None:
             _check_room("response", config.response, speaker)
         talkers = [attacker.model] if speaker is None else [attacker.model, speaker.model]
-        config = settled(config, *talkers, machine=attacker.plan.machine)
+        config = settle(config, *talkers, machine=attacker.plan.machine)
         for model in filter(None, (attacker, speaker)):
             model.plan = replace(model.plan, compiles_steps=config.compile)
         own = probe_scorer_of(config, scorer)

@@ -29,7 +29,7 @@ def bar(model: Any, ids: Sequence[int]) -> None:
     setattr(model, _NAME, torch.tensor(ids, dtype=torch.long) if ids else None)
 
 
-def barred_of(model: Any) -> Barred:
+def bars_of(model: Any) -> Barred:
     """The ids that are barred."""
     found: Barred = getattr(model, _NAME, None)
     return found
@@ -38,7 +38,7 @@ def barred_of(model: Any) -> Barred:
 @contextmanager
 def unbarred(model: Any) -> Iterator[None]:
     """Runs the body with nothing barred."""
-    found = barred_of(model)
+    found = bars_of(model)
     if found is not None:
         setattr(model, _NAME, None)
     try:
@@ -48,7 +48,7 @@ def unbarred(model: Any) -> Iterator[None]:
             setattr(model, _NAME, found)
 
 
-def lowered(logits: Float[Tensor, "*S V"], barred: Barred) -> Float[Tensor, "*S V"]:
+def lower_barred(logits: Float[Tensor, "*S V"], barred: Barred) -> Float[Tensor, "*S V"]:
     """The logits with those of the barred ids lowered; without a gradient, in place."""
     if barred is None:
         return logits
@@ -59,11 +59,11 @@ def lowered(logits: Float[Tensor, "*S V"], barred: Barred) -> Float[Tensor, "*S 
 
 
 def _bar_logits(model: Any, _: Any, output: Any) -> Any:
-    barred = barred_of(model)
+    barred = bars_of(model)
     if barred is not None and getattr(output, "logits", None) is not None:
         if barred.device != output.logits.device:
             # It stays there: a copy to a GPU at every token would wait for it.
             barred = barred.to(output.logits.device)
             setattr(model, _NAME, barred)
-        output.logits = lowered(output.logits, barred)
+        output.logits = lower_barred(output.logits, barred)
     return output

@@ -19,7 +19,7 @@ _ATTRIBUTE = "astra_load"
 Load = TypeVar("Load")
 
 
-def laden(tensor: Tensor, load: object) -> Tensor:
+def with_load(tensor: Tensor, load: object) -> Tensor:
     """The tensor itself, now with this load instead of any earlier one."""
     setattr(tensor, _ATTRIBUTE, load)
     return tensor

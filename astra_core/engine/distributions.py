@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from astra_core.engine.bars import Barred
-from astra_core.engine.head import Products, prepared, row_blocks, vocabulary_blocks, within
+from astra_core.engine.head import Products, prepare_states, row_blocks, vocabulary_blocks, within
 from astra_core.engine.products.routes import Route
 from astra_core.engine.products.split_product import factor, multiply
 
@@ -42,7 +42,7 @@ def label_logprobs_and_entropies(
     Returns:
         Nats, in fp32 at least; entropies are 0 to ``log V``.
     """
-    states, products = prepared(
+    states, products = prepare_states(
         head, states, labels, route=route, max_kept_logits=max_kept_logits, barred=barred
     )
     found = [
@@ -62,7 +62,7 @@ def collision_logprobs(
     Returns:
         Nats, ``-log V`` to 0: minus the Renyi entropy of order 2.
     """
-    states, products = prepared(
+    states, products = prepare_states(
         head,
         states,
         torch.zeros(0, dtype=torch.long),

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from astra_core.engine.bars import Barred, lowered
+from astra_core.engine.bars import Barred, lower_barred
 from astra_core.engine.products.routes import Route, fast_route
 from astra_core.engine.products.split_product import (
     Factor,
@@ -77,7 +77,7 @@ def label_logprobs(
         max_kept_logits: More are not kept for the gradient; by default what memory allows.
         barred: Of the model; see ``bars``.
     """
-    states, products = prepared(
+    states, products = prepare_states(
         head, states, labels, route=route, max_kept_logits=max_kept_logits, barred=barred
     )
     found = [
@@ -87,7 +87,7 @@ def label_logprobs(
     return found[0] if len(found) == 1 else torch.cat(found)
 
 
-def prepared(
+def prepare_states(
     head: torch.nn.Linear,
     states: Float[Tensor, "S H"],
     labels: Int[Tensor, " S"],
@@ -152,7 +152,7 @@ class Products:
         if self.barred is None:
             return logits
         is_here = (self.barred >= block.start) & (self.barred < block.stop)
-        return lowered(logits, self.barred[is_here] - block.start)
+        return lower_barred(logits, self.barred[is_here] - block.start)
 
 
 class _LabelLogprobs(torch.autograd.Function):

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from astra_core.engine.bars import barred_of, lowered
+from astra_core.engine.bars import bars_of, lower_barred
 from astra_core.engine.distributions import collision_logprobs, label_logprobs_and_entropies
 from astra_core.engine.head import label_logprobs
 from astra_core.engine.masks import attention_masks
@@ -88,7 +88,7 @@ def token_logprobs_and_entropies(
         places, labels = _places(mask), rows.continuation_ids[mask]
         states = continuation_states(model, rows, plan=plan) if states is None else states
         chosen, entropies = label_logprobs_and_entropies(
-            head, _at(states, places), labels, route=plan.route, barred=barred_of(model)
+            head, _at(states, places), labels, route=plan.route, barred=bars_of(model)
         )
     blank = chosen.new_zeros(mask.shape)
     return blank.masked_scatter(mask, chosen), blank.masked_scatter(mask, entropies)
@@ -121,7 +121,7 @@ def token_logprobs_and_collisions(
         states = continuation_states(model, rows, plan=plan)
         logprobs = token_logprobs(model, rows, states=states, plan=plan)
         own = states[:, :-1][mask]
-        values = collision_logprobs(head, own, route=plan.route, barred=barred_of(model))
+        values = collision_logprobs(head, own, route=plan.route, barred=bars_of(model))
     return logprobs, values.new_zeros(mask.shape).masked_scatter(mask, values)
 
 
@@ -132,7 +132,7 @@ def token_logits(
     mask, plan = rows.continuation_mask, plan or Plan.of(model)
     if plan.abilities.has_plain_head:
         logits: Tensor = model.get_output_embeddings()(states[:, :-1][mask])
-        return lowered(logits, barred_of(model)).float()
+        return lower_barred(logits, bars_of(model)).float()
     return _plain_logits(model, rows, plan).float()
 
 
@@ -279,8 +279,8 @@ def _label_logprobs(
     head = model.get_output_embeddings()
     # Not its subclasses: an adapter around the head does more than multiply.
     if type(head) is torch.nn.Linear:
-        return label_logprobs(head, states, labels, route=route, barred=barred_of(model))
-    return chosen_logprobs(lowered(head(states), barred_of(model)), labels)
+        return label_logprobs(head, states, labels, route=route, barred=bars_of(model))
+    return chosen_logprobs(lower_barred(head(states), bars_of(model)), labels)
 
 
 def _attention_dtype(model: Any) -> torch.dtype:

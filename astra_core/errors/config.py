@@ -36,7 +36,7 @@ def refuse_huge_numbers(value: Any, where: str) -> None:
         raise ConfigurationError(msg)
 
 
-def explained(error: ValidationError, section: type[BaseModel], *, where: str, record: Any) -> str:
+def explain(error: ValidationError, section: type[BaseModel], *, where: str, record: Any) -> str:
     """Every problem of a failed validation, one line for each key, in the project's own words.
 
     Args:

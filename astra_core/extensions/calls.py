@@ -185,7 +185,7 @@ def refuse(kind: str, plugin: Any, rule: str, *, got: str) -> NoReturn:
     raise PluginError(msg)
 
 
-def noted(kind: str, plugin: Any, graphs: Sequence[Any]) -> dict[str, float]:
+def plugin_figures(kind: str, plugin: Any, graphs: Sequence[Any]) -> dict[str, float]:
     """The figures of a reward, a sampler or an algorithm on an experience that it has noted.
 
     Raises:

@@ -38,7 +38,7 @@ def marked_turns(tokenizer: Any, *, system: str | None, where: str) -> str:
         )
         raise ConfigurationError(msg)
     turns = [(role, mark(number)) for number, role in enumerate(_ROLES)]
-    return rendered(tokenizer, turns, system=system, where=where)
+    return render(tokenizer, turns, system=system, where=where)
 
 
 def turn_end(tokenizer: Any) -> int | None:
@@ -97,7 +97,7 @@ def spoken_ids(tokenizer: Any, tags: Sequence[str]) -> frozenset[int]:
     return control_ids(tokenizer).intersection(index for own in ids for index in own)
 
 
-def rendered(
+def render(
     tokenizer: Any, turns: Sequence[tuple[str, str]], *, system: str | None, where: str
 ) -> str:
     """Roles and contents as the template renders them; every content has the mark of its number.

@@ -12,8 +12,8 @@ from astra_core.conversation import Conversation, Message
 from astra_core.models.chat_format import ChatFormat, Ids, Rendering, Thought
 from astra_core.models.control_tokens import is_broken
 from astra_core.models.language_model import LanguageModel
-from astra_core.models.marked_template import mark, marked_turns, rendered, spoken_ids, turn_end
-from astra_core.rollout.slots import filled
+from astra_core.models.marked_template import mark, marked_turns, render, spoken_ids, turn_end
+from astra_core.rollout.slots import fill_slots
 
 
 class TemplateFormat(ChatFormat):
@@ -177,10 +177,10 @@ class TemplateFormat(ChatFormat):
         """The system prompt of this conversation."""
         if self.system is None:
             return None
-        return filled(self.system, conversation.prompt, spelled=self.model.as_text)
+        return fill_slots(self.system, conversation.prompt, spelled=self.model.as_text)
 
     def _render(self, turns: Sequence[tuple[str, str]], *, system: str | None) -> str:
-        return rendered(self.model.tokenizer, turns, system=system, where=self.where)
+        return render(self.model.tokenizer, turns, system=system, where=self.where)
 
 
 _BEFORE = "\n"  # merges with nothing where a mark is put before it: such vocabularies have bytes

@@ -19,7 +19,7 @@ def columns_in(text: str) -> frozenset[str]:
     return frozenset(column for _, column in _SLOT.findall(text) if column)
 
 
-def filled(text: str, prompt: Prompt, *, spelled: Callable[[str], str] = str) -> str:
+def fill_slots(text: str, prompt: Prompt, *, spelled: Callable[[str], str] = str) -> str:
     """The text with the prompt's own values in its slots.
 
     Args:

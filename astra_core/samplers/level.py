@@ -1,6 +1,6 @@
 """One level of all trees in phases, each a function of values: probe, respond, score, expand.
 
-A ``Place`` is a conversation that may continue. ``grown_level`` samples a number of probes at each
+A ``Place`` is a conversation that may continue. ``grow_level`` samples a number of probes at each
 place and returns complete turns, each with the place that it leads to.
 """
 
@@ -122,7 +122,7 @@ def opening(prompt: Prompt) -> Place:
     return Place((), Conversation(prompt))
 
 
-def grown_level(growth: Growth, places: Sequence[Place], width: int, *, refills: int = 0) -> Level:
+def grow_level(growth: Growth, places: Sequence[Place], width: int, *, refills: int = 0) -> Level:
     """``width`` turns after each place, in the order of the places; see ``sample_probes``."""
     asked = sample_probes(growth, places, width, refills=refills)
     found = scored_replies(growth, asked)

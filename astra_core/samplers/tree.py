@@ -9,7 +9,7 @@ from pydantic import Field
 from astra_core.config import Count, Section
 from astra_core.rollout import Graph, Node, Prompt
 from astra_core.sampler import Sampler
-from astra_core.samplers.level import Growth, Level, Place, grown_level, opening
+from astra_core.samplers.level import Growth, Level, Place, grow_level, opening
 from astra_core.settings.sizes import MOST_TURNS, refuse_many_texts
 from astra_core.system import System
 
@@ -84,7 +84,7 @@ class TreeSampler(Sampler):
             if widths[0] > 1:
                 _read_once(self.system, places)
             for width in widths:
-                levels.append(grown_level(growth, places, width, refills=refills))
+                levels.append(grow_level(growth, places, width, refills=refills))
                 places = [turn.after for turn in levels[-1].turns if turn.after is not None]
         self.score_s += sum(level.waited_s for level in levels)
         graphs = [

@@ -16,7 +16,7 @@ _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
 
 
-def cached(plugin: Any, size: int) -> Any:
+def with_cache(plugin: Any, size: int) -> Any:
     """The scorer or judge behind a cache of ``size`` entries; 0 is no cache."""
     if not size:
         return plugin

@@ -5,7 +5,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.judge import Judge
 from astra_core.registry import build, resolve
 from astra_core.scorer import Scorer
-from astra_core.scorers.cached import cached
+from astra_core.scorers.cached import with_cache
 
 _DEFAULT = Choice(name="profanity")
 
@@ -20,7 +20,7 @@ def probe_scorer_of(config: SystemConfiguration, scorer: Scorer | Judge) -> Scor
     if config.probe_scorer is None and isinstance(scorer, Scorer) and _reads_texts(config):
         return scorer
     choice = _DEFAULT if config.probe_scorer is None else text_scorer_choice(config)
-    found: Scorer = cached(build("scorer", choice), config.score_cache_size)
+    found: Scorer = with_cache(build("scorer", choice), config.score_cache_size)
     return found
 
 

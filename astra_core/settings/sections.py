@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.config import explained, refuse_huge_numbers
+from astra_core.errors.config import explain, refuse_huge_numbers
 from astra_core.errors.exception_text import nearest
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -57,7 +57,7 @@ class Section(BaseModel):
                 raise
             firsts = {str(each["loc"][0]): each["input"] for each in error.errors() if each["loc"]}
             record = {**firsts, **values}
-            msg = explained(error, section, where=section.__qualname__, record=record)
+            msg = explain(error, section, where=section.__qualname__, record=record)
             raise ConfigurationError(msg) from None
 
     # As in pydantic's own RootModel: what is read from JSON is not passed through the constructor.
@@ -136,7 +136,7 @@ class Section(BaseModel):
             msg = f"{where} must hold plain values, got: {error}; put quotes around dates"
             raise ConfigurationError(msg.lstrip()) from error
         except ValidationError as error:
-            raise ConfigurationError(explained(error, cls, where=where, record=record)) from None
+            raise ConfigurationError(explain(error, cls, where=where, record=record)) from None
 
 
 def _building(init: Callable[..., None]) -> Callable[..., None]:

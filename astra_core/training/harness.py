@@ -9,10 +9,10 @@ from typing import Any, Protocol, Self
 from torch import Tensor
 
 from astra_core.agents import turn_figures
-from astra_core.algorithm import Algorithm, Batch, collated, flattened, loss_of
+from astra_core.algorithm import Algorithm, Batch, collate_steps, flatten_experience, loss_of
 from astra_core.config import Shuffle, StalenessConfiguration, TrainingConfiguration
 from astra_core.errors import ConfigurationError
-from astra_core.extensions.calls import noted
+from astra_core.extensions.calls import plugin_figures
 from astra_core.files import record_digest
 from astra_core.metrics.attack import mean_kl_nats
 from astra_core.metrics.reply_signal import reply_signal
@@ -21,7 +21,7 @@ from astra_core.rollout import Graph
 from astra_core.sampler import Sampler, rolled_out
 from astra_core.seeding import derive_key, generator
 from astra_core.training.collection.ahead import Ahead
-from astra_core.training.collection.correction import corrected
+from astra_core.training.collection.correction import correct
 from astra_core.training.distribution.distributed import World
 
 
@@ -221,7 +221,7 @@ class Harness:
         rewarded = assigned(self.sampler.reward, list(graphs))
         figures = figures_of_part("reward", self.sampler.reward, rewarded)
         learned, stale = self._correct(rewarded, age=iteration - version)
-        steps = flattened(self.algorithm, learned)
+        steps = flatten_experience(self.algorithm, learned)
         figures |= figures_of_part("algorithm", self.algorithm, learned)
         figures |= figures_of_part("sampler", self.sampler, rewarded)
         score_s = self.sampler.score_s - scored
@@ -246,7 +246,7 @@ class Harness:
             return graphs, {}
         figures = {"staleness": float(age), "num_dropped": float(self.ahead.num_dropped)}
         if age and self._staleness.correction != "none":
-            graphs, found = corrected(graphs, self.sampler.system, self._staleness)
+            graphs, found = correct(graphs, self.sampler.system, self._staleness)
             figures |= found
         return graphs, {f"rollout/{name}": value for name, value in figures.items()}
 
@@ -286,7 +286,7 @@ class Harness:
         mixed = generator(key).permutation(len(groups))
         order = [step for place in mixed for step in groups[place]]
         for start in range(0, len(order), batch_size):
-            yield collated(self.algorithm, order[start : start + batch_size])
+            yield collate_steps(self.algorithm, order[start : start + batch_size])
 
 
 def _trees(experience: Experience) -> list[list[Any]]:
@@ -303,7 +303,7 @@ def _trees(experience: Experience) -> list[list[Any]]:
 def figures_of_part(kind: str, plugin: Any, graphs: Sequence[Graph]) -> dict[str, float]:
     """The figures of a part about an experience, under the part's area of the log."""
     area = "train" if kind == "algorithm" else kind
-    figures = noted(kind, plugin, graphs)
+    figures = plugin_figures(kind, plugin, graphs)
     return {f"{area}/{name}": value for name, value in figures.items()}
 
 

@@ -66,7 +66,7 @@ class Learner:
         self._mover: SchedulePlugin = build("schedule", config.schedule)
         self.schedule = build_schedule(self._mover, config, self.optimizer)
         self.schedule_name = config.schedule.name
-        self.metric = followed(self._mover)
+        self.metric = followed_figure(self._mover)
         self._active_groups: list[dict[str, Any]] = list(self.optimizer.param_groups)
         self.lr_factor = 1.0
         self._scheduled: list[Any] = []
@@ -244,7 +244,7 @@ def build_optimizer(
     return found
 
 
-def followed(plugin: SchedulePlugin) -> str | None:
+def followed_figure(plugin: SchedulePlugin) -> str | None:
     """The figure of an evaluation that a schedule follows; None for one of the step alone.
 
     Raises:
@@ -269,7 +269,7 @@ def build_schedule(
     with plugin_call("schedule", plugin, "schedule"):
         found = plugin.schedule(optimizer, **steps)
     # Without a metric it would be advanced without a figure, which this schedule requires.
-    needs_figure = isinstance(found, ReduceLROnPlateau) and followed(plugin) is None
+    needs_figure = isinstance(found, ReduceLROnPlateau) and followed_figure(plugin) is None
     if not isinstance(found, LRScheduler) or needs_figure:
         rule = "a torch schedule of the step alone, or name its metric"
         refuse("schedule", plugin, rule, got=spelled(found))
@@ -304,7 +304,7 @@ def _has_same_rates(
     config: TrainingConfiguration, other: TrainingConfiguration, num_done: int
 ) -> bool:
     plugin: SchedulePlugin = build("schedule", config.schedule)
-    if followed(plugin) is not None:
+    if followed_figure(plugin) is not None:
         return False
     return _rates(plugin, config, num_done) == _rates(plugin, other, num_done)
 

@@ -17,8 +17,8 @@ from torch import Tensor
 from astra_core.algorithm import (
     Algorithm,
     Batch,
-    collated,
-    flattened,
+    collate_steps,
+    flatten_experience,
     loss_of,
     off_policy,
     own_weights,
@@ -26,7 +26,7 @@ from astra_core.algorithm import (
 )
 from astra_core.config import Section, TrainingConfiguration
 from astra_core.errors import ConfigurationError
-from astra_core.extensions.calls import noted, plugin_call
+from astra_core.extensions.calls import plugin_call, plugin_figures
 from astra_core.registry import build
 from astra_core.rollout import Graph, Node
 from astra_core.sampler import Sampler
@@ -112,7 +112,7 @@ class AgentsAlgorithm(Algorithm):
         steps = []
         for name, algorithm in self._own.items():
             seen, origin = self._view_of(name, graphs)
-            for step in flattened(algorithm, seen):
+            for step in flatten_experience(algorithm, seen):
                 turn = getattr(step, "node", step)
                 node = origin.get(id(turn))
                 if node is None or self._plays(name, node):
@@ -124,7 +124,7 @@ class AgentsAlgorithm(Algorithm):
         figures = {}
         for name, algorithm in self._own.items():
             seen, _ = self._view_of(name, graphs)
-            for key, value in noted("algorithm", algorithm, seen).items():
+            for key, value in plugin_figures("algorithm", algorithm, seen).items():
                 figures[f"{name}/{key}"] = value
         return figures
 
@@ -145,7 +145,7 @@ class AgentsAlgorithm(Algorithm):
         for name, algorithm in self._own.items():
             own = [step.step for step in steps if step.agent == name]
             if own:
-                parts[name] = collated(algorithm, own)
+                parts[name] = collate_steps(algorithm, own)
         batches = parts.values()
         weight = sum(batch.weight for batch in batches)
         return AgentsBatch(parts, weight, sum(batch.num_tokens for batch in batches))
@@ -186,11 +186,13 @@ class AgentsAlgorithm(Algorithm):
     def _view_of(self, name: str, graphs: Sequence[Graph]) -> tuple[list[Graph], dict[int, Node]]:
         """The graphs with others' turns masked, and the original of each copied turn."""
         origin: dict[int, Node] = {}
-        seen = [masked(graph, lambda node: self._plays(name, node), origin) for graph in graphs]
+        seen = [
+            mask_others(graph, lambda node: self._plays(name, node), origin) for graph in graphs
+        ]
         return seen, origin
 
 
-def masked(graph: Graph, is_own: Callable[[Node], bool], origin: dict[int, Node]) -> Graph:
+def mask_others(graph: Graph, is_own: Callable[[Node], bool], origin: dict[int, Node]) -> Graph:
     """The graph with no trained token in other agents' turns.
 
     Args:

@@ -47,13 +47,13 @@ from astra_core.training.selection.ending import Ending
 from astra_core.training.selection.evaluation_scheme import (
     EvaluationScheme,
     check_evaluations,
-    examined,
+    examine,
 )
 from astra_core.training.selection.kept_models import KeptModels
 from astra_core.training.selection.stopping import Best
 from astra_core.training.staged import LocalPlace, TrainerPlace, TrainerStage, walk
 from astra_core.training.team import build_algorithm, check_team
-from astra_core.training.trial import Trial, tried
+from astra_core.training.trial import Trial, try_batch
 from astra_core.training.update import Update, Updates, learning_plan, refuse_many_nonfinite
 
 __all__ = ["EvaluationPoint", "Progress", "StepReport", "Trainer"]
@@ -196,7 +196,7 @@ class Trainer:
         Raises:
             TrainingError: The loss or a gradient is not finite, or there is nothing to learn.
         """
-        return tried(
+        return try_batch(
             self.harness,
             self.updates,
             graphs=self._first_graphs if graphs is None else graphs,
@@ -361,7 +361,7 @@ class Trainer:
             return
         start, progress = time.perf_counter(), self.progress
         try:
-            metrics, done = examined(self), progress.training_step
+            metrics, done = examine(self), progress.training_step
         except BudgetError as error:
             self.ending.unpaid = str(error)
             return
@@ -383,7 +383,7 @@ class Trainer:
         Does nothing where the last are kept.
         """
         if self.evaluator is not None and self.scheme.keeps_best:
-            self._kept.put_back(lambda: examined(self)[self.config.metric])
+            self._kept.put_back(lambda: examine(self)[self.config.metric])
 
     def save(self) -> None:
         """Writes a checkpoint of the run as it is now."""

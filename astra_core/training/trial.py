@@ -43,7 +43,7 @@ class Trial:
     gradient_s: float
 
 
-def tried(
+def try_batch(
     harness: Harness, updates: Updates, *, graphs: Sequence[Graph] | None, batch_size: int
 ) -> Trial:
     """One batch rolled out, read and differentiated; weights and memories are unchanged.

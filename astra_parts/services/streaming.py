@@ -8,7 +8,7 @@ has its own divisor of the loss, since what comes later is not known: parts weig
 
 from collections.abc import Iterator, Sequence
 
-from astra_core.algorithm import collated, flattened
+from astra_core.algorithm import collate_steps, flatten_experience
 from astra_core.algorithms.functional import Aggregation
 from astra_core.config import TrainingConfiguration
 from astra_core.errors import ConfigurationError
@@ -106,6 +106,6 @@ class StreamedExperience:
     def _batches(self, graphs: Sequence[Graph]) -> list[PolicyBatch]:
         algorithm, size = self._harness.algorithm, self._config.batch_size
         own = rewarded(self._harness.sampler.reward, list(graphs))
-        steps = flattened(algorithm, own)
+        steps = flatten_experience(algorithm, own)
         starts = range(0, len(steps), size)
-        return policy_batches([collated(algorithm, steps[at : at + size]) for at in starts])
+        return policy_batches([collate_steps(algorithm, steps[at : at + size]) for at in starts])

@@ -11,7 +11,7 @@ from astra_core.config import GenerationConfiguration
 from astra_core.conversation import Conversation
 from astra_core.errors.exception_text import excerpt, shortened
 from astra_core.redaction import masked
-from astra_core.rollout.slots import filled
+from astra_core.rollout.slots import fill_slots
 from astra_parts.targets.calls import CallError, about_tokens, call_error
 from astra_parts.targets.kept import MOST_TOKENS, Kept
 
@@ -39,7 +39,7 @@ def said(
         messages[0] = {**first, "content": f"{conversation.prompt.text}\n{first['content']}"}
     if system_prompt is None:
         return messages
-    told = filled(system_prompt, conversation.prompt)
+    told = fill_slots(system_prompt, conversation.prompt)
     return [{"role": "system", "content": told}, *messages]
 
 

@@ -25,7 +25,7 @@ def rolled_amount(trainer: "Trainer", num_prompts: int) -> tuple[Amount, list["G
 
 def examined_amount(trainer: "Trainer", evaluator: "Evaluator", *, num_prompts: int) -> Amount:
     """The cost of one dev prompt of an evaluation, also of a custom trainer's."""
-    from astra_core.training.selection.evaluation_scheme import examined
+    from astra_core.training.selection.evaluation_scheme import examine
 
     seen: list[Graph] = []
     judged = evaluator.judged
@@ -37,7 +37,7 @@ def examined_amount(trainer: "Trainer", evaluator: "Evaluator", *, num_prompts: 
     # The rollouts of a custom trainer's ``examine`` pass through here, whatever else it does.
     evaluator.judged = noted  # type: ignore[method-assign]
     start = time.perf_counter()
-    examined(trainer)
+    examine(trainer)
     seconds = time.perf_counter() - start
     return amount_of(trainer.sampler.system, seen, seconds=seconds, num_prompts=num_prompts)
 

@@ -7,7 +7,7 @@ from safetensors.torch import save
 
 from astra_core.config import Choice
 from astra_core.errors import RolloutError
-from astra_core.rolling import HereWork, Rolling, RollingWork, rolled
+from astra_core.rolling import HereWork, Rolling, RollingWork, roll_shard
 from astra_core.samplers.tree import TreeSampler
 from astra_parts.testing import tiny_prompts, tiny_system
 
@@ -62,7 +62,7 @@ def test_all_turns_of_one_shard_may_fail_and_the_limit_is_as_before():
     sampler = work().prepare({})
     sampler.max_failed_fraction = -1.0
 
-    rolled(sampler, Rolling(tuple(PROMPTS), 0))
+    roll_shard(sampler, Rolling(tuple(PROMPTS), 0))
 
     with pytest.raises(RolloutError, match="0 of 6 turns failed"):
         sampler.roll_out(PROMPTS, iteration=0)

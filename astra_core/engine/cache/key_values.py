@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from astra_core.engine.cache.stems import Stem
-from astra_core.engine.carrier import laden
+from astra_core.engine.carrier import with_load
 
 Beginning = tuple[int, int]
 """A row and a number of its first tokens."""
@@ -263,7 +263,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         keys, values = keys[:, :, :width], values[:, :, :width]
         if stem is not None:
             # Models pass what they get here to their attention, and do not know of stems.
-            keys = laden(keys, stem.shared(self._index, len(keys)))
+            keys = with_load(keys, stem.shared(self._index, len(keys)))
         return keys, values
 
     def get_seq_length(self) -> int:

@@ -31,7 +31,7 @@ _PATIENCE_S = 1.0
 _WORTH_IT = 0.9
 
 
-def settled(
+def settle(
     config: SystemConfiguration,
     *models: Any,
     machine: Machine | None = None,

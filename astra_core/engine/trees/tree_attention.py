@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from astra_core.engine.carrier import laden
+from astra_core.engine.carrier import with_load
 
 MAX_WHOLE_TOKENS = 256
 """A branch of at most this length is one block; smaller products gain nothing."""
@@ -83,7 +83,7 @@ def with_blocks(
             [_mask_between(own, block.keys, block.queries) for block in blocks]
             for own, blocks in zip(torch.split(mask, 1), rows, strict=True)
         ]
-        return laden(mask, Blocks(rows, masks))
+        return with_load(mask, Blocks(rows, masks))
     return mask
 
 

@@ -21,7 +21,7 @@ from astra_core.extensions.calls import plugin_call
 from astra_core.rolling import Rolled
 from astra_core.rollout import Graph, Prompt
 from astra_core.rollout.turn import Context, Failure, Node, Probe, Replies
-from astra_core.sampler import Sampler, checked, rolled_out
+from astra_core.sampler import Sampler, check_graphs, rolled_out
 from astra_core.training.distribution.distributed import World
 
 
@@ -142,7 +142,7 @@ class Ahead:
             with plugin_call("sampler", sampler, "roll_out"):
                 rolled = begun.rolled.result() if begun.rolled else []
             own = [graph for each in rolled for graph in each.graphs]
-            own = checked(sampler, begun.prompts, own) if begun.prompts else own
+            own = check_graphs(sampler, begun.prompts, own) if begun.prompts else own
             begun.graphs = self._world.whole(own)
             sampler.refuse_many_failures(begun.graphs)
         return begun.graphs

@@ -27,7 +27,7 @@ from astra_core.system import System
 _CAPS = {"token": 2.0, "sequence": 5.0, "sequence_mask": 1.01}
 
 
-def corrected(
+def correct(
     graphs: Sequence[Graph], system: System, config: StalenessConfiguration
 ) -> tuple[list[Graph], dict[str, float]]:
     """The graphs with each probe's present log-probabilities and weights, and figures on them.

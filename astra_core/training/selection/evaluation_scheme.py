@@ -19,7 +19,7 @@ from astra_core.extensions.calls import (
 )
 from astra_core.registry import build
 from astra_core.training.distribution.distributed import World
-from astra_core.training.learner import configs_of, followed
+from astra_core.training.learner import configs_of, followed_figure
 from astra_core.training.progress import Progress
 from astra_core.training.selection.stopping import Best
 
@@ -98,7 +98,7 @@ def check_schedule(
         trainer: The class that evaluates.
         is_evaluated: Whether there is an evaluator.
     """
-    metric = followed(build("schedule", config.schedule))
+    metric = followed_figure(build("schedule", config.schedule))
     if metric is None:
         return
     if config.evaluate != "every" or not is_evaluated:
@@ -126,7 +126,7 @@ def require_same_score(best: Best, value: float, *, folder: Path) -> None:
         raise CheckpointError(msg)
 
 
-def examined(trainer: Any) -> dict[str, float]:
+def examine(trainer: Any) -> dict[str, float]:
     """The figures of the trainer's evaluation, including the one that chooses the best.
 
     Raises:

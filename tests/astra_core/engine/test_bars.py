@@ -6,7 +6,7 @@ from each_row import each_row
 from tiny_architectures import tiny_model
 
 from astra_core.config import GenerationConfiguration
-from astra_core.engine.bars import bar, barred_of, lowered, unbarred
+from astra_core.engine.bars import bar, bars_of, lower_barred, unbarred
 from astra_core.engine.logprobs import (
     continuation_states,
     token_logits,
@@ -72,16 +72,16 @@ def test_what_is_barred_has_no_share_in_any_likelihood(name):
 def test_bars_are_copied_with_the_model_and_can_be_lifted():
     model = tiny_model("llama tied")
     bar(model, ())
-    assert barred_of(model) is None
+    assert bars_of(model) is None
     bar(model, BARRED)
     twin = copy.deepcopy(model)
     bar(model, ())
 
     ids = torch.tensor([CONTEXTS[0]])
-    assert list(BARRED) == barred_of(twin).tolist()
+    assert list(BARRED) == bars_of(twin).tolist()
     assert twin(ids).logits[..., 1].max().item() < -1e3 < model(ids).logits[..., 1].min().item()
     logits = torch.zeros(2, 20, requires_grad=True)
-    assert lowered(logits, torch.tensor(BARRED)).sum().item() < 0.0 == logits.sum().item()
+    assert lower_barred(logits, torch.tensor(BARRED)).sum().item() < 0.0 == logits.sum().item()
 
 
 @each_row("head", [50.0, float("inf")])

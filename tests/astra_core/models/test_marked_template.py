@@ -2,7 +2,7 @@ import pytest
 from each_row import each_row
 
 from astra_core.errors import ConfigurationError
-from astra_core.models.marked_template import line_ends, mark, marked_turns, rendered
+from astra_core.models.marked_template import line_ends, mark, marked_turns, render
 from astra_parts.testing import tiny_language_model
 
 PLAIN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
@@ -74,4 +74,4 @@ def test_what_a_template_refuses_is_one_line(tokenizer, template, system, reason
 def test_a_template_may_refuse_only_one_order_of_turns(tokenizer):
     tokenizer.chat_template = NO_SYSTEM + PLAIN
 
-    assert "<user>" in rendered(tokenizer, [("user", mark(0))], system=None, where="here")
+    assert "<user>" in render(tokenizer, [("user", mark(0))], system=None, where="here")

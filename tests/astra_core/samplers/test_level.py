@@ -13,7 +13,7 @@ from astra_core.rollout import Context, Failure
 from astra_core.samplers.level import (
     Growth,
     SampledProbe,
-    grown_level,
+    grow_level,
     opening,
     poor_probes,
     reference_logprobs,
@@ -102,7 +102,7 @@ def test_poor_probes_are_sampled_again_and_the_others_stay():
 
 def test_the_target_hears_only_what_stays():
     own = growth(num_responses=1)
-    level = grown_level(own, places()[:1], 6, refills=30)
+    level = grow_level(own, places()[:1], 6, refills=30)
 
     assert [turn.node.probe_text for turn in level.turns] == [
         asked.heard for asked in sample_probes(own, places()[:1], 6, refills=30)
@@ -130,21 +130,21 @@ def test_what_came_of_a_probe_is_replies_or_a_failure():
 
 def test_a_turn_is_whole_and_leads_on_unless_it_failed():
     own = growth()
-    level = grown_level(own, places(), 2)
+    level = grow_level(own, places(), 2)
 
     for turn in level.turns:
         assert turn.after.path == turn.node.path
         said = turn.after.conversation.messages
         assert [turn.node.probe_ids, turn.node.response_ids[0]] == [e.token_ids for e in said]
         assert len(turn.node.reference_logprobs) == len(turn.node.probe_ids)
-    failed = grown_level(silenced(own), places(), 2).turns
+    failed = grow_level(silenced(own), places(), 2).turns
     assert [None] * 4 == [turn.after for turn in failed]
     assert [turn.node.probe_ids for turn in level.turns] == [t.node.probe_ids for t in failed]
 
 
 def test_a_level_grows_from_values_to_values():
     own = growth()
-    again = [grown_level(own, places(), 2).turns for _ in range(2)]
+    again = [grow_level(own, places(), 2).turns for _ in range(2)]
 
     assert again[0] == again[1]
 
@@ -205,7 +205,7 @@ def test_the_target_hears_the_probe_without_its_reasoning():
     system = chat_system(template=OPENED)
     own = growth(system)
     asked = sample_probes(own, [opening(prompt) for prompt in PROMPTS], 2)
-    turns = grown_level(own, [opening(prompt) for prompt in PROMPTS], 2).turns
+    turns = grow_level(own, [opening(prompt) for prompt in PROMPTS], 2).turns
 
     # So short an utterance does not come to the end of its reasoning.
     assert {""} == {found.heard for found in asked} == {turn.node.probe_text for turn in turns}

@@ -7,7 +7,7 @@ from astra_core.judge import Exchange, Judge, Judgement
 from astra_core.registry import build
 from astra_core.rollout import Prompt
 from astra_core.scorer import Scorer
-from astra_core.scorers.cached import CachedJudge, CachedScorer, cached
+from astra_core.scorers.cached import CachedJudge, CachedScorer, with_cache
 
 
 class Asked(Scorer):
@@ -163,7 +163,7 @@ def test_judgements_of_another_version_are_not_reused():
 def test_a_cache_is_of_the_kind_of_what_is_behind_it():
     judge, scorer = Reading(), Asked()
 
-    assert (judge, scorer) == (cached(judge, 0), cached(scorer, 0))
-    assert ("reading 1", "gpu") == (cached(judge, 1).version, cached(judge, 1).works_on)
-    assert isinstance(cached(judge, 1), CachedJudge)
-    assert isinstance(cached(scorer, 1), CachedScorer)
+    assert (judge, scorer) == (with_cache(judge, 0), with_cache(scorer, 0))
+    assert ("reading 1", "gpu") == (with_cache(judge, 1).version, with_cache(judge, 1).works_on)
+    assert isinstance(with_cache(judge, 1), CachedJudge)
+    assert isinstance(with_cache(scorer, 1), CachedScorer)

@@ -17,7 +17,7 @@ from astra_core.training.distribution.distributed import World
 from astra_core.training.team import (
     AgentsAlgorithm,
     build_algorithm,
-    masked,
+    mask_others,
     own_means,
 )
 from astra_core.training.trainer import Trainer
@@ -155,7 +155,7 @@ def test_a_baseline_is_the_agents_own(folder):
 def test_masks_are_put_over_others_turns_alone():
     graph = tiny_graph(tiny_node(0.5, tiny_node(1.0)))
     origin = {}
-    seen = masked(graph, lambda node: len(node.path) == 2, origin)
+    seen = mask_others(graph, lambda node: len(node.path) == 2, origin)
     first, second = seen.nodes()
 
     assert ((False,) * 3, (True,) * 3) == (first.probe_mask, second.probe_mask)

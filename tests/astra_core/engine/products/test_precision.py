@@ -12,7 +12,7 @@ from astra_core.config import SystemConfiguration
 from astra_core.engine.products.precision import (
     bytes_per_token,
     faster_precision,
-    settled,
+    settle,
     tokens_within_memory,
 )
 
@@ -86,7 +86,7 @@ def test_what_is_said_is_not_tried(precision):
     config = SystemConfiguration(precision=precision)
     clock = Clock(0.5)
 
-    assert precision == settled(config, Slow(clock), clock=clock).precision
+    assert precision == settle(config, Slow(clock), clock=clock).precision
     assert [] == clock.asked
 
 
@@ -94,7 +94,7 @@ def test_of_several_models_the_largest_is_tried():
     config, clock, other = SystemConfiguration(precision="auto"), Clock(0.5), Clock(0.5)
     small = Slow(other, size=2)
 
-    assert "bf16" == settled(config, small, Slow(clock), clock=clock).precision
+    assert "bf16" == settle(config, small, Slow(clock), clock=clock).precision
     assert clock.asked
     assert not other.asked
 

@@ -5,7 +5,7 @@ import torch
 
 from astra_core.algorithms import functional as fn
 from astra_core.config import StalenessConfiguration
-from astra_core.training.collection.correction import corrected
+from astra_core.training.collection.correction import correct
 from astra_parts.algorithms.grpo import GRPO
 from astra_parts.algorithms.policy_batch import policy_batch
 from astra_parts.testing import tiny_agents, tiny_graph, tiny_node, tiny_system
@@ -33,7 +33,7 @@ def graph():
 
 
 def test_probes_bear_what_the_attacker_says_now_and_weigh_by_the_capped_ratio(system, graph):
-    (found,), figures = corrected([graph], system, configured("token"))
+    (found,), figures = correct([graph], system, configured("token"))
 
     now = read(system, NODE)
     ratios = (torch.tensor(now) - torch.tensor(NODE.probe_logprobs)).exp()
@@ -44,7 +44,7 @@ def test_probes_bear_what_the_attacker_says_now_and_weigh_by_the_capped_ratio(sy
 
 
 def test_a_sequence_has_one_weight(system, graph):
-    (found,), _ = corrected([graph], system, configured("sequence", cap=3.0))
+    (found,), _ = correct([graph], system, configured("sequence", cap=3.0))
 
     ratio = sum(read(system, NODE)) - sum(NODE.probe_logprobs)
     wanted = float(fn.importance_ratios(torch.tensor(ratio)).clamp(max=3.0))
@@ -55,7 +55,7 @@ def test_a_probe_far_from_the_attacker_is_not_trained(system):
     near = tiny_node(0.1)
     near = replace(near, probe=replace(near.probe, logprobs=read(system, near)))
 
-    (found,), figures = corrected([tiny_graph(NODE, near)], system, configured("sequence_mask"))
+    (found,), figures = correct([tiny_graph(NODE, near)], system, configured("sequence_mask"))
 
     assert [False, True] == [any(node.probe_mask) for node in found.children]
     assert 0.5 == figures["importance_masked"]
@@ -63,7 +63,7 @@ def test_a_probe_far_from_the_attacker_is_not_trained(system):
 
 def test_a_larger_cap_weighs_more(system, graph):
     def total(cap):
-        (found,), _ = corrected([graph], system, configured("token", cap))
+        (found,), _ = correct([graph], system, configured("token", cap))
         return sum(found.children[0].probe_weights)
 
     assert total(1.0) < total(2.0) < total(50.0)
@@ -72,7 +72,7 @@ def test_a_larger_cap_weighs_more(system, graph):
 def test_turns_are_read_by_the_agent_that_plays_them(system):
     graph = tiny_graph(tiny_node(0.9, tiny_node(0.4)))
 
-    (found,), _ = corrected([graph], tiny_agents(system), configured("token"))
+    (found,), _ = correct([graph], tiny_agents(system), configured("token"))
 
     assert read(system, graph.children[0]) == found.children[0].probe_logprobs
 
@@ -80,7 +80,7 @@ def test_turns_are_read_by_the_agent_that_plays_them(system):
 def test_failed_turns_stay_and_no_turn_is_no_error(system):
     graph = tiny_graph(tiny_node(0.0, failure="no answer"))
 
-    assert ([graph], {}) == corrected([graph], system, configured("token"))
+    assert ([graph], {}) == correct([graph], system, configured("token"))
 
 
 def test_the_loss_multiplies_by_the_weights(system):
