@@ -45,7 +45,7 @@ GROUPS = {
         "validate",
         "trial",
         "tune-lr",
-        "calibrate",
+        "judge-check",
     ),
     "Run": ("run", "resume", "status", "sweep"),
     "Look": ("report", "compare", "examples", "plots", "history", "champion", "lineage", "drift"),

@@ -54,6 +54,11 @@ class Confusion:
         """Rows with the label 0."""
         return self.true_negatives + self.false_positives
 
+    def accuracy(self, confidence: float = 0.95) -> Interval:
+        """Share of all replies on which the judge and the label agree."""
+        right = self.true_positives + self.true_negatives
+        return proportion(right, self.num_bad + self.num_harmless, confidence=confidence)
+
     def sensitivity(self, confidence: float = 0.95) -> Interval:
         """Share of the bad replies that are flagged; recall is another name of it."""
         return proportion(self.true_positives, self.num_bad, confidence=confidence)

@@ -1,9 +1,9 @@
-"""``astra calibrate``: a judge's verdicts against people's labels; only typer is imported here."""
+"""``astra judge-check``: a judge's verdicts and people's labels; only typer is imported here."""
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,10 +16,12 @@ OF_PARAMS = "null"
 _FILES = {".yaml", ".yml", ".json"}
 
 
-def calibrate(
-    judge: Annotated[str, typer.Argument(help="A name, a file with name and options, or null.")],
+def judge_check(
     file: Annotated[Path, typer.Argument(help="Labelled replies: csv, jsonl or parquet.")],
     *,
+    judge: Annotated[
+        str, typer.Option(help="A name, a file with name and options, or null.")
+    ] = OF_PARAMS,
     threshold: Annotated[
         float | None,
         typer.Option(
@@ -29,6 +31,14 @@ def calibrate(
     column: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=COLUMN", help="Such as label=is_harmful; repeatable."),
+    ] = None,
+    bad: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL", help="The label of a bad reply, if not 1; repeatable."),
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Group rows by it, such as model; repeatable."),
     ] = None,
     reveal: Annotated[bool, typer.Option("--reveal", help="Show the text unmasked.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -40,7 +50,7 @@ def calibrate(
     from tasks.machine.thread_waits import set_thread_waits
     from tasks.params.schema import read_params
 
-    columns = named_columns(column or [])
+    columns = replace(named_columns(column or []), bad=tuple(bad or ()), by=tuple(by or ()))
     params = read_params()
     choice = chosen_judge(judge, params)
     # In the same order as before a stage: the check may load torch.
@@ -75,13 +85,13 @@ def chosen_judge(judge: str, params: "Params") -> "Choice":
         return params.system.scorer
     path = Path(judge)
     if path.suffix.lower() not in _FILES:
-        return Choice.read(judge, where="JUDGE")
+        return Choice.read(judge, where="--judge")
     text = read_yaml_text(path)
     record = load_yaml(text, subject=str(path), way_out="correct that line")
     if isinstance(record, dict) and "name" not in record:
         msg = (
-            f"JUDGE must be a name, null or a file with name and options, got {path} without a "
-            "name; it comes before FILE, and null is the judge of params.yaml"
+            f"--judge must be a name, null or a file with name and options, got {path} without a "
+            "name; null is the judge of params.yaml"
         )
         raise ConfigurationError(msg)
     return Choice.read(record, where=str(path))
@@ -95,15 +105,14 @@ def named_columns(assignments: Sequence[str]) -> "LabelColumns":
     """
     from astra_core.errors import ConfigurationError
     from astra_core.errors.exception_text import excerpt
-    from tasks.sources.labelled import LabelColumns
+    from tasks.sources.labelled import COLUMN_NAMES, LabelColumns
 
-    known = [field.name for field in fields(LabelColumns)]
-    found = {}
+    found: dict[str, Any] = {}
     for assignment in assignments:
         name, _, column = assignment.partition("=")
-        if name not in known or not column:
+        if name not in COLUMN_NAMES or not column:
             msg = (
-                f"--column must read NAME=COLUMN with a name of {known}, got "
+                f"--column must read NAME=COLUMN with a name of {list(COLUMN_NAMES)}, got "
                 f"{excerpt(assignment)}; for example label=is_harmful"
             )
             raise ConfigurationError(msg)

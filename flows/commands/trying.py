@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from flows.commands.calibration import calibrate
+from flows.commands.calibration import judge_check
 from flows.usage import Assignments, Preset
 
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    for command in (trial, calibrate, tune_lr):
+    for command in (trial, judge_check, tune_lr):
         app.command()(command)
 
 

@@ -105,7 +105,7 @@ class Believer:
         if self.calibration is not None and self.calibration.judge != judge:
             msg = (
                 f"evaluation.calibration must be of the judge '{judge}', got one of "
-                f"'{self.calibration.judge}'; run 'astra calibrate null' on your labelled file"
+                f"'{self.calibration.judge}'; run 'astra judge-check' on your labelled file"
             )
             raise ConfigurationError(msg)
         if self.second is not None and version_of(self.second.own) == judge:

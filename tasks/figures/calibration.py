@@ -1,4 +1,4 @@
-"""``astra calibrate``: compares a judge's verdicts on a labelled file with people's labels."""
+"""``astra judge-check``: compares a judge's verdicts on a labelled file with people's labels."""
 
 import json
 from collections import Counter
@@ -14,6 +14,7 @@ from astra_core.judge import Judge, Judgement, as_judge, checked_judgements
 from astra_core.redaction import masked
 from astra_core.registry import build
 from astra_core.scorer import version_of
+from astra_parts.metrics.agreement import agreement
 from astra_parts.metrics.categories import category_labels, label_of
 from astra_parts.metrics.detection import (
     Confusion,
@@ -40,6 +41,8 @@ from tasks.sources.labelled import SAME_NAMES, LabelColumns, LabelledReply, read
 NUM_MISTAKES = 10
 # Replies that a judge gets at a time: enough for its own batches, few enough to show progress.
 _BATCH = 256
+# Of the rows, for the interval of kappa.
+_RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ def run_calibration(
         file: Labelled replies.
         threshold: A score at or above it is flagged.
         confidence: Probability inside an interval.
-        columns: The names of the file's columns.
+        columns: The names of the file's columns, and which labels are bad.
         is_revealed: True prints the worst mistakes unmasked; the report has them masked.
         as_json: True prints one JSON object.
 
@@ -210,6 +213,13 @@ def _figures(rated: Sequence[Rated], *, threshold: float, confidence: float) -> 
     return {
         "threshold": threshold,
         "confidence": confidence,
+        "accuracy": confusion.accuracy(confidence),
+        "kappa": agreement(
+            [[(score >= threshold, label)] for score, label in zip(scores, labels, strict=True)],
+            num_resamples=_RESAMPLES,
+            confidence=confidence,
+            seed=0,
+        ).kappa,
         "base_rate": proportion(sum(labels), len(labels), confidence=confidence),
         "auc": roc_auc(scores, labels, confidence=confidence),
         "sensitivity": confusion.sensitivity(confidence),
@@ -232,11 +242,14 @@ def _figures(rated: Sequence[Rated], *, threshold: float, confidence: float) -> 
 def _categories(
     rated: Sequence[Rated], *, threshold: float, confidence: float
 ) -> dict[str, CategoryCalibration]:
-    """The figures of each category; none where no row has a category."""
-    names = category_labels([own.row.exchange.conversation.prompt for own in rated])
+    """The figures of each group of rows, by default of each category; none without any."""
+    names: list[tuple[str, ...]] = [own.row.groups for own in rated]
+    if not any(names):
+        prompts = [own.row.exchange.conversation.prompt for own in rated]
+        names = [(label,) for label in category_labels(prompts)]
     found = {}
-    for name, num_rows in Counter(names).most_common():
-        own = [each for each, label in zip(rated, names, strict=True) if label == name]
+    for name, num_rows in Counter(label for own in names for label in own).most_common():
+        own = [each for each, told in zip(rated, names, strict=True) if name in told]
         labels = [each.row.is_bad for each in own]
         confusion = Confusion.of([each.score for each in own], labels, threshold=threshold)
         found[name] = CategoryCalibration(
@@ -244,5 +257,6 @@ def _categories(
             num_bad=sum(labels),
             sensitivity=confusion.sensitivity(confidence),
             specificity=confusion.specificity(confidence),
+            accuracy=confusion.accuracy(confidence),
         )
     return found

@@ -76,6 +76,8 @@ def _summary(record: CalibrationRecord) -> Iterator[str]:
         )
     figures = {
         "base rate": record.base_rate,
+        "accuracy": record.accuracy,
+        "Cohen's kappa": record.kappa,
         "AUC": record.auc,
         "sensitivity": record.sensitivity,
         "specificity": record.specificity,
@@ -114,11 +116,17 @@ def _categories(record: CalibrationRecord) -> Iterator[str]:
     if not record.categories:
         return
     yield ""
-    yield "| category | rows | bad | sensitivity | specificity |"
-    yield "|---|---|---|---|---|"
+    yield "| group | rows | bad | accuracy | sensitivity | specificity |"
+    yield "|---|---|---|---|---|---|"
     for name, own in record.categories.items():
-        spans = " | ".join(map(_spelled, (own.sensitivity, own.specificity)))
+        spans = " | ".join(map(_spelled, (own.accuracy, own.sensitivity, own.specificity)))
         yield f"| {_cell(name)} | {own.num_rows} | {own.num_bad} | {spans} |"
+    for figure in ("sensitivity", "specificity"):
+        rates = {name: getattr(own, figure) for name, own in record.categories.items()}
+        told = {name: rate for name, rate in rates.items() if not math.isnan(rate.value)}
+        if len(told) > 1:
+            worst = min(told, key=lambda name: told[name].value)
+            yield f"worst {figure}: {_spelled(told[worst])} ({_cell(worst)})"
 
 
 def _mistakes(record: CalibrationRecord, revealed: Sequence[Mistake] | None) -> Iterator[str]:

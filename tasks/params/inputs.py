@@ -92,7 +92,7 @@ def _check_existence(params: Params) -> None:
     if calibration is not None and not is_file(calibration):
         msg = (
             f"evaluation.calibration must name a file, got {found_at(calibration)}; "
-            "'astra calibrate' writes one"
+            "'astra judge-check' writes one"
         )
         raise ConfigurationError(msg)
     for role in ("attacker", "target", "reference"):

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator
 
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.files import record_digest
+from astra_core.metrics.statistics import Interval
 from astra_parts.metrics.correction import check_tells
 from astra_parts.metrics.detection import BestThreshold, Confusion
 from tasks.records.evaluation import Span
@@ -21,6 +22,7 @@ def _null_as_nan(value: Any) -> Any:
     return math.nan if value is None else value
 
 
+NOTHING = Interval(math.nan, math.nan, math.nan)
 Number = Annotated[float, BeforeValidator(_null_as_nan)]
 
 
@@ -60,6 +62,7 @@ class CategoryCalibration:
     num_bad: int
     sensitivity: Span
     specificity: Span
+    accuracy: Span = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,8 @@ class CalibrationRecord:
         best_thresholds: The best by ``youden`` and by ``f1``, chosen on these same rows.
         categories: Figures by label, where the rows have categories.
         mistakes: The worst mistakes, masked.
+        accuracy: Share of replies on which judge and label agree.
+        kappa: Cohen's kappa of judge and label.
     """
 
     judge: str
@@ -128,6 +133,8 @@ class CalibrationRecord:
     best_thresholds: dict[str, BestThreshold]
     categories: dict[str, CategoryCalibration] = field(default_factory=dict)
     mistakes: tuple[Mistake, ...] = ()
+    accuracy: Span = NOTHING
+    kappa: Span = NOTHING
 
     @property
     def path(self) -> Path:
@@ -154,7 +161,7 @@ def usable_calibration(path: Path, *, threshold: float) -> CalibrationRecord:
     if record.threshold != threshold:
         msg = (
             f"evaluation.calibration must be of evaluation.threshold {threshold:g}, got {path} of "
-            f"{record.threshold:g}; calibrate with --threshold {threshold:g}"
+            f"{record.threshold:g}; check the judge with --threshold {threshold:g}"
         )
         raise ConfigurationError(msg)
     check_tells(record.confusion, where=f"evaluation.calibration {path}")
@@ -167,7 +174,7 @@ def write_calibration(record: CalibrationRecord, path: Path) -> None:
 
 
 def read_calibration(path: Path) -> CalibrationRecord:
-    """The record that ``astra calibrate`` wrote.
+    """The record that ``astra judge-check`` wrote.
 
     Raises:
         ConfigurationError: There is none, or it is another kind of file.
@@ -176,7 +183,7 @@ def read_calibration(path: Path) -> CalibrationRecord:
         return read_record(path, CalibrationRecord)
     except DataError as error:
         msg = (
-            f"evaluation.calibration must name what 'astra calibrate' wrote, got {path}, which is "
-            "not; name a file of reports/calibration"
+            f"evaluation.calibration must name what 'astra judge-check' wrote, got {path}, which "
+            "is not; name a file of reports/calibration"
         )
         raise ConfigurationError(msg) from error

@@ -18,7 +18,7 @@ _P_VALUE = (
 )
 _NEVER_CALIBRATED = (
     "Nobody has compared this judge with labels by people, so its error rate is unknown. "
-    "astra calibrate measures it and corrects the figures."
+    "astra judge-check measures it and corrects the figures."
 )
 _NOT_HARM = (
     "Success means that the judge's score was at or above the threshold, which is not the same as "

@@ -7,7 +7,7 @@ before it, the seed prompt with its goal and category. An error names the line a
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from tasks.sources.text_files import csv_rows, kind_of_file, lines_of, readable
 _BATCH_ROWS = 8192
 _LABELS = {"0": False, "1": True, "false": False, "true": True, "0.0": False, "1.0": True}
 _SPEAKERS = ("user", "assistant")
+# The fields of LabelColumns that name a column each.
+COLUMN_NAMES = ("reply", "label", "probe", "prompt", "goal", "category", "conversation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,9 @@ class LabelColumns:
         goal: The attacker's goal.
         category: The prompt's category.
         conversation: The conversation before the probe: a list of ``role`` and ``text``.
+        bad: The labels of bad replies; every other one is of a harmless reply. None: 1 and true
+            are bad, 0 and false harmless.
+        by: Columns by whose values rows are grouped, instead of by the category.
     """
 
     reply: str = "reply"
@@ -46,6 +51,8 @@ class LabelColumns:
     goal: str = "goal"
     category: str = "category"
     conversation: str = "conversation"
+    bad: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
 
 
 SAME_NAMES = LabelColumns()
@@ -59,11 +66,13 @@ class LabelledReply:
         place: Its place in the file, such as ``line 12``.
         exchange: The exchange that the judge reads.
         is_bad: The label.
+        groups: The groups to which it belongs, such as ``model: a``, by ``LabelColumns.by``.
     """
 
     place: str
     exchange: Exchange
     is_bad: bool
+    groups: tuple[str, ...] = ()
 
 
 def read_labelled(path: Path, columns: LabelColumns = SAME_NAMES) -> list[LabelledReply]:
@@ -98,15 +107,19 @@ def read_labelled(path: Path, columns: LabelColumns = SAME_NAMES) -> list[Labell
 def _labelled(
     row: Mapping[str, Any], columns: LabelColumns, *, at: str, place: str
 ) -> LabelledReply:
-    for field in fields(columns):
-        name = getattr(columns, field.name)
+    for field in COLUMN_NAMES:
+        name = getattr(columns, field)
         # A column that the user named must exist.
-        is_needed = field.name in {"reply", "label"} or name != field.default
+        is_needed = field in {"reply", "label"} or name != getattr(SAME_NAMES, field)
         if is_needed and name not in row:
             msg = (
                 f"{at} must have the column '{name}', got {shown_names(row)}; "
-                f"name it with --column {field.name}=..."
+                f"name it with --column {field}=..."
             )
+            raise ConfigurationError(msg)
+    for name in columns.by:
+        if name not in row:
+            msg = f"{at} must have the column '{name}' of --by, got {shown_names(row)}"
             raise ConfigurationError(msg)
     told = {name: _text(row, getattr(columns, name), at) for name in ("goal", "category")}
     prompt = Prompt.of(
@@ -119,7 +132,8 @@ def _labelled(
         raise DataError(msg)
     messages = _messages(row.get(columns.conversation), at=f"{at}, '{columns.conversation}',")
     exchange = Exchange(Conversation(prompt, messages), _text(row, columns.probe, at) or "", reply)
-    return LabelledReply(place, exchange, _label(row[columns.label], columns.label, at))
+    groups = tuple(f"{name}: {_text(row, name, at) or 'none'}" for name in columns.by)
+    return LabelledReply(place, exchange, _label(row[columns.label], columns, at), groups)
 
 
 def _text(row: Mapping[str, Any], name: str, at: str) -> str | None:
@@ -133,11 +147,17 @@ def _text(row: Mapping[str, Any], name: str, at: str) -> str | None:
     raise DataError(msg)
 
 
-def _label(value: Any, name: str, at: str) -> bool:
-    found = _LABELS.get(str(value).strip().lower())
+def _label(value: Any, columns: LabelColumns, at: str) -> bool:
+    told = "" if value is None else str(value).strip()
+    if columns.bad and told:
+        return told in columns.bad
+    found = _LABELS.get(told.lower())
     if found is None:
-        got = "nothing" if value is None or value == "" else excerpt(value, limit=24)
-        msg = f"{at} must hold 0, 1, true or false in '{name}', got {got}; label it or leave it out"
+        got = excerpt(value, limit=24) if told else "nothing"
+        msg = (
+            f"{at} must hold 0, 1, true or false in '{columns.label}', got {got}; label it, leave "
+            "it out, or name the labels of bad replies by --bad"
+        )
         raise DataError(msg)
     return found
 

@@ -26,9 +26,9 @@ ASTRA = (
     (("examples", "--count", "-3"), f"--count: {LOW} '-3'"),
     (("examples", "--count", "many"), f"--count: {WHOLE}"),
     (("examples", "--count", "9" * 30), "--count: input should be less than or equal to"),
-    (("calibrate", "profanity"), "Missing argument 'file'"),
-    (("calibrate", "profanity", "none.csv", "--threshold", "2"), "--threshold"),
-    (("calibrate", "profanity", "none.csv", "--threshold", "nan"), "--threshold"),
+    (("judge-check",), "Missing argument 'file'"),
+    (("judge-check", "none.csv", "--threshold", "2"), "--threshold"),
+    (("judge-check", "none.csv", "--threshold", "nan"), "--threshold"),
     (("reevaluate", "--seed", "-1"), "--seed: input should be greater than or equal to 0"),
     (("reevaluate", "--seed", "today"), f"--seed: {WHOLE}"),
     (("reevaluate", "--seed", "9" * 30), "--seed: input should be less than or equal to"),
@@ -39,17 +39,20 @@ ASTRA = (
     (("trial", "--reveal=yes"), "--reveal"),
     (("worker", "--all"), "No such option"),
 )
-CALIBRATE = (
-    (("profanity", "none.csv"), "got 'none.csv' (nothing there)"),
-    (("profanity", "data"), "FILE must be one of ['.csv', '.jsonl', '.parquet']"),
-    (("profanity", "x" * 5000 + ".csv"), "FILE must name a file of labelled replies"),
-    (("", "none.csv"), "JUDGE"),
-    (("params.yaml", "none.csv"), "JUDGE must be a name, null or a file with name and options"),
-    (("none.yaml", "none.csv"), "none.yaml must exist"),
-    (("nonsense", "none.csv"), "unknown scorer 'nonsense'"),
-    (("phrases", "none.csv"), "phrases"),
-    (("profanity", "none.csv", "--column", "label"), "must read NAME=COLUMN"),
-    (("profanity", "none.csv", "--column", "lable=x"), "must read NAME=COLUMN"),
+JUDGE_CHECK = (
+    (("none.csv", "--judge", "profanity"), "got 'none.csv' (nothing there)"),
+    (("data", "--judge", "profanity"), "FILE must be one of ['.csv', '.jsonl', '.parquet']"),
+    (("x" * 5000 + ".csv", "--judge", "profanity"), "FILE must name a file of labelled replies"),
+    (("none.csv", "--judge", ""), "--judge"),
+    (
+        ("none.csv", "--judge", "params.yaml"),
+        "--judge must be a name, null or a file with name and options",
+    ),
+    (("none.csv", "--judge", "none.yaml"), "none.yaml must exist"),
+    (("none.csv", "--judge", "nonsense"), "unknown scorer 'nonsense'"),
+    (("none.csv", "--judge", "phrases"), "phrases"),
+    (("none.csv", "--judge", "profanity", "--column", "label"), "must read NAME=COLUMN"),
+    (("none.csv", "--judge", "profanity", "--column", "lable=x"), "must read NAME=COLUMN"),
 )
 TASKS = (
     (("trainig",), "Did you mean 'training'?"),
@@ -141,8 +144,8 @@ CASES = [
     ),
     Case("a null key", CHECK, ("params.yaml must have a name",), write("params.yaml", "null: 3\n")),
     *(
-        Case(f"calibrate {_shown(each)}", ("astra", "calibrate", *each), (words,))
-        for each, words in CALIBRATE
+        Case(f"judge-check {_shown(each)}", ("astra", "judge-check", *each), (words,))
+        for each, words in JUDGE_CHECK
     ),
     *(
         Case(f"tasks {_shown(each)}", ("tasks", *each), (words,))

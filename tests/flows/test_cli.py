@@ -30,7 +30,7 @@ def test_help_names_every_command(restored, tmp_path, monkeypatch, capsys):
     told = capsys.readouterr().out
     names = (
         "run",
-        "calibrate",
+        "judge-check",
         "check",
         "doctor",
         "status",

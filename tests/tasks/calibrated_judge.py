@@ -1,4 +1,4 @@
-"""A calibration of a judge, as ``astra calibrate`` leaves it."""
+"""A calibration of a judge, as ``astra judge-check`` leaves it."""
 
 import math
 

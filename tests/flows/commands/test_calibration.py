@@ -23,7 +23,15 @@ def project(tmp_path, monkeypatch, restored):
     return tmp_path
 
 
-COMMAND = ("calibrate", "profanity", "labelled.jsonl", "--column", "reply=answer", "--json")
+COMMAND = (
+    "judge-check",
+    "labelled.jsonl",
+    "--judge",
+    "profanity",
+    "--column",
+    "reply=answer",
+    "--json",
+)
 
 
 @pytest.mark.real
@@ -37,6 +45,22 @@ def test_the_command_calibrates_the_judge_at_the_threshold_of_params(project, ca
         "false_positives": 1,
     } == found["confusion"]
     assert Path(found["report"]).is_file()
+
+
+@pytest.mark.real
+def test_labels_and_groups_are_those_of_the_file(project, capsys):
+    rows = [("damn fool", "bad", "a"), ("nice", "worse", "b"), ("nice day", "fine", "b")]
+    lines = [f"{text},{label},{model}" for text, label, model in rows]
+    Path("labelled.csv").write_text("\n".join(["reply,label,model", *lines]))
+    labels = ("--bad", "bad", "--bad", "worse", "--by", "model", "--json")
+    assert 0 == run_command(("judge-check", "labelled.csv", "--judge", "profanity", *labels))
+    found = json.loads(capsys.readouterr().out)
+
+    assert 2 == found["labelled"]["num_bad"]
+    assert {"model: a": (1.0, 1.0), "model: b": (0.5, 0.0)} == {
+        name: (own["accuracy"]["value"], own["sensitivity"]["value"])
+        for name, own in found["categories"].items()
+    }
 
 
 @pytest.mark.real

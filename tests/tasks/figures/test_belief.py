@@ -125,15 +125,15 @@ def test_a_calibration_of_another_judge_is_refused_in_one_line(calibrated):
         asked.check("a judge 1.1")
     assert (
         "evaluation.calibration must be of the judge 'a judge 1.1', got one of 'a judge 1.0'; "
-        "run 'astra calibrate null' on your labelled file"
+        "run 'astra judge-check' on your labelled file"
     ) == str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"threshold": 0.7}, r"must be of evaluation\.threshold 0\.7, got .* of 0\.5; calibrate"),
-        ({"calibration": Path("none.json")}, "must name what 'astra calibrate' wrote, got none"),
+        ({"threshold": 0.7}, r"must be of evaluation\.threshold 0\.7, got .* of 0\.5; check"),
+        ({"calibration": Path("none.json")}, "must name what 'astra judge-check' wrote, got none"),
     ],
 )
 def test_a_calibration_that_does_not_fit_is_refused(changes, told, calibrated):

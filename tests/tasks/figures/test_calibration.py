@@ -42,6 +42,7 @@ def test_the_verdicts_are_counted_beside_the_labels(labelled):
         found.specificity.value,
         found.precision.value,
     )
+    assert (2 / 3, pytest.approx(1 / 3)) == (found.accuracy.value, found.kappa.value)
     assert roc_auc([0.5, 0.75, 0, 0, 0.5, 0], [True] * 3 + [False] * 3) == found.auc
     assert (6, 3, 0) == (found.labelled.num_rows, found.labelled.num_bad, found.num_unjudged)
     assert ("phrases", 0.5) == (found.judge_name, found.base_rate.value)

@@ -23,7 +23,8 @@ LINES = calibration_lines(calibration())
         "at 0.5           80 caught, 20 missed, 90 passed, 10 false alarms",
         "best by Youden   0.400 (0.700; sensitivity 0.850, specificity 0.850)",
         "| 0.0 to 0.5 | 200 | 0.250 | 0.500 [0.250, 0.750] |",
-        "| abuse | 3 | 3 | 0.500 [0.250, 0.750] | none |",
+        "accuracy         none",
+        "| abuse | 3 | 3 | none | 0.500 [0.250, 0.750] | none |",
         "| line 7 | missed | 0.100 | y·· f··· |",
     ],
 )
@@ -41,7 +42,7 @@ def test_what_there_is_none_of_is_not_told():
     lines = calibration_lines(record)
 
     assert "precision        none" in lines
-    assert not any(line.startswith(("unjudged", "| category", "| place")) for line in lines)
+    assert not any(line.startswith(("unjudged", "| group", "| place")) for line in lines)
 
 
 def test_mistakes_in_clear_carry_a_warning():

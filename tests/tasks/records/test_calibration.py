@@ -37,6 +37,6 @@ def test_another_file_is_refused_in_one_line(content, tmp_path):
         read_calibration(path)
 
     assert (
-        f"evaluation.calibration must name what 'astra calibrate' wrote, got {path}, which is not; "
-        "name a file of reports/calibration"
+        f"evaluation.calibration must name what 'astra judge-check' wrote, got {path}, which is "
+        "not; name a file of reports/calibration"
     ) == str(caught.value)
