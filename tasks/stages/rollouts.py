@@ -85,9 +85,11 @@ def collect_rollouts(
 
     Raises:
         GateError: The rollouts are not fit to learn from; nothing is accepted.
+        DataError: The judge judges nothing.
     """
     from astra_core.assembly import ModelFolders, load_system
     from tasks.expectations.data_docs import data_docs
+    from tasks.expectations.judge_trial import try_judge
 
     prompts = read_prompts(files.valid / "train.parquet")
     folders = ModelFolders.of(read_model_paths(files.base))
@@ -98,6 +100,7 @@ def collect_rollouts(
         executor=params.executor,
         seed=params.training_seed,
     )
+    doubts = try_judge(loaded.scorer)
     talk = _Talk()
     with draft_folder_of(files.folder) as draft:
         with loaded.target.accounted(f"rollouts {record_digest(plain_sections(params))[:16]}"):
@@ -117,7 +120,7 @@ def collect_rollouts(
         score_mean=_mean(talk.scores),
         success_rate=_mean([float(score >= 0.5) for score in talk.scores]),
         num_unjudged=talk.num_unjudged,
-        advice=tuple(validated.advice.values()),
+        advice=doubts + tuple(validated.advice.values()),
     )
     validated = _known(validated, loaded, attacker=read_manifest(files.base).attacker.digest)
     written = _record(summary, talk, system=loaded, validated=validated)
