@@ -1,5 +1,6 @@
 """One training against a target by a rule, in this process: an attacker, an algorithm, a seed."""
 
+import math
 import tempfile
 import time
 from collections.abc import Sequence
@@ -39,6 +40,9 @@ from tasks.params.schema import PARAMS_FILE, Params, read_params
 SHIPPED = "shipped"
 """The model of the default settings, as an attacker's path."""
 _FED = 2000
+_DRAWN_FROM = 400
+"""Conversations of the untrained attacker that rules are drawn from, at least: a rule that it meets
+in one of fifty is then met by eight of them."""
 _NO_LOGPROBS = "reward.options.nll_weight=0"
 
 
@@ -112,10 +116,11 @@ def rules_of(
 
 def prompts_of_release(params: Params, release: int) -> dict[str, list[Prompt]]:
     """Openers of the built-in grammar, apart from each other: by what they are for."""
+    size = params.evaluation.num_prompts
     sizes = {
-        "test": params.evaluation.num_prompts,
+        "test": size,
         "dev": params.evaluation.num_training_prompts,
-        "rules": params.evaluation.num_prompts,
+        "rules": max(size, math.ceil(_DRAWN_FROM / params.evaluation.num_rollouts)),
         "train": 1000,
     }
     texts = iter(make_openers(sum(sizes.values()), seed=release))

@@ -20,7 +20,8 @@ CIVIL = ("I see, tell me more.", "that is good to know.", "well, what do you thi
 FEWEST, MOST = 0.02, 0.5
 """Shares of the untrained attacker's conversations that may meet a rule."""
 _REPLIES = 10
-_COMMON = 0.15
+_COMMON, _FREQUENT = 0.15, 0.5
+"""Most shares of probes that may have a word of a rule; more in an order, which two words meet."""
 _DRAWS = 500
 
 Talk = Sequence[str]
@@ -103,11 +104,12 @@ def draw_rules(talks: Sequence[Talk], count: int, *, seed: int) -> list[RuleTarg
     Raises:
         ConfigurationError: The attacker says too little for so many.
     """
-    rng, words = random.Random(f"rules {seed}"), _said(talks)
+    rng, words = random.Random(f"rules {seed}"), _said(talks, _COMMON)
+    frequent = _said(talks, _FREQUENT)
     found: dict[str, RuleTarget] = {}
     for _ in range(_DRAWS * count):
         kind = list(KINDS)[len(found) % len(KINDS)]
-        rule = _drawn(kind, words, rng) if words else None
+        rule = _drawn(kind, frequent if kind == "order" else words, rng) if words else None
         share = sum(map(rule.is_met, talks)) / len(talks) if rule else 0.0
         if rule and FEWEST <= share <= MOST:
             found.setdefault(rule.text, rule)
@@ -120,12 +122,12 @@ def draw_rules(talks: Sequence[Talk], count: int, *, seed: int) -> list[RuleTarg
     raise ConfigurationError(msg)
 
 
-def _said(talks: Sequence[Talk]) -> list[str]:
-    """Words of three letters and more, once for each probe that has them; none that many have."""
+def _said(talks: Sequence[Talk], most: float) -> list[str]:
+    """Words of three letters and more that at most such a share of probes has, once for each."""
     probes = [probe for talk in talks for probe in talk]
     found = [word for probe in probes for word in sorted({*re.findall(r"[a-z]{3,}", probe)})]
     counts = Counter(found)
-    return [word for word in found if counts[word] <= _COMMON * len(probes)]
+    return [word for word in found if counts[word] <= most * len(probes)]
 
 
 def _drawn(kind: str, words: Sequence[str], rng: random.Random) -> RuleTarget:

@@ -35,7 +35,7 @@ def test_prompts_of_a_release_are_apart():
 
     every = [prompt.prompt_id for own in prompts.values() for prompt in own]
     assert len(every) == len({*every})
-    assert [40, 4, 40] == [len(prompts[name]) for name in ("test", "dev", "rules")]
+    assert [40, 4, 200] == [len(prompts[name]) for name in ("test", "dev", "rules")]
 
 
 def test_the_ceiling_is_what_the_target_grants_to_who_knows_the_rule():
@@ -56,7 +56,7 @@ def test_a_small_cell_is_trained_and_told(tmp_path, capsys):
     assert 0 == main([*asked, "--cache", str(tmp_path), "--set", *SMALL])
 
     assert "1 of 1 cells" in capsys.readouterr().out
-    (kept,) = tmp_path.glob("shipped_model-1-0-grpo-*-1.json")
+    (kept,) = tmp_path.glob("shipped_model-2-0-grpo-*-1.json")
     found = json.loads(kept.read_text())
     assert 2 == len(found["moves"])
     assert all(move["nats"] > 0.0 for move in found["moves"])
