@@ -3,6 +3,8 @@
 Blocks of words and marks are taken away, rarest first, as long as what is left still hits, so that
 the rest is what hits have in common; a block without which it misses is halved, down to one word.
 A later hit that says a rest found before is asked one question: whether that rest alone hits too.
+A target that is provoked in some of its replies only is asked each question several times, and one
+hit among them counts; not if the rarest word of a hit does so too, since then it hits by chance.
 
 Sources:
     Zeller and Hildebrandt, Simplifying and isolating failure-inducing input, IEEE Transactions on
@@ -10,6 +12,7 @@ Sources:
     difficult, arXiv:1804.07781 (words taken from a text while the verdict stays).
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,8 +29,13 @@ Reduction = Generator[tuple[int, ...], bool, Part | None]
 AT_ONCE = 20
 """Hits that are looked at together: what the first have, the next are asked for in one question."""
 REPEATING = 0.9
-"""Share of hits that must hit again unchanged; below it the target answers by chance, and one reply
-says nothing about a word."""
+"""Share of hits that must hit again unchanged for one reply to say something about a word."""
+OFTEN = 0.4
+"""The same for several replies; below it they are too many."""
+OVERLOOKED = 0.05
+"""Share of hits that may miss in all of several replies."""
+STRAY = 0.05
+"""Share of hits whose rarest word alone may hit, where one hit of several replies counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +55,24 @@ class Parts:
 
 @dataclass(slots=True)
 class _Asker:
-    """Asks as long as the budget lasts."""
+    """Asks as long as the budget lasts, each question so many times: one hit among them counts."""
 
     ask: Ask
     left: int
     calls: int = 0
+    times: int = 1
 
     def answers(self, questions: Sequence[Question]) -> Sequence[bool] | None:
         """One answer per question; None, from then on, if they are more than may be asked."""
         if not questions:
             return ()
-        found = self.ask(questions) if len(questions) <= self.left else None
-        self.left = 0 if found is None else self.left - len(questions)
+        every = [question for question in questions for _ in range(self.times)]
+        found = self.ask(every) if len(every) <= self.left else None
+        self.left = 0 if found is None else self.left - len(every)
         self.calls += len(found or ())
-        return found
+        if found is None:
+            return None
+        return [any(found[at : at + self.times]) for at in range(0, len(every), self.times)]
 
 
 @dataclass(slots=True)
@@ -72,17 +84,11 @@ class _Search:
     pieces: list[list[Piece]] = field(init=False)
     rarity: Counter[str] = field(init=False)
     found: dict[int, Part] = field(default_factory=dict)
-    num_repeated: int = 0
-    num_said_again: int = 0
+    is_believed: bool | None = None
 
     def __post_init__(self) -> None:
         self.pieces = [pieces_of(text) for text in self.texts]
         self.rarity = Counter(name for own in self.pieces for name in {each.name for each in own})
-
-    @property
-    def repeats(self) -> bool:
-        """Whether the target answers alike when asked alike."""
-        return self.num_repeated >= REPEATING * self.num_said_again
 
     def look_at(self, hits: Sequence[int]) -> None:
         """Finds the parts of these hits, as far as the budget lasts."""
@@ -121,9 +127,11 @@ class _Search:
             if told is None:
                 return
             # Later only hits that no known part explains are said again, chance hits above all.
-            if not self.num_said_again:
-                self.num_said_again, self.num_repeated = len(told), sum(told)
-            if not self.repeats:
+            if self.is_believed is None:
+                self.is_believed = self._is_believed(hits, sum(told) / len(told))
+                if self.asker.times > 1:
+                    return
+            if not self.is_believed:
                 return
             for index, is_hit in zip(list(waiting), told, strict=True):
                 try:
@@ -132,6 +140,20 @@ class _Search:
                     del waiting[index]
                     if end.value is not None:
                         self.found[index] = end.value
+
+    def _is_believed(self, hits: Sequence[int], repeated: float) -> bool:
+        """Whether replies say something about words; asks more often from now on if they must."""
+        if repeated >= REPEATING:
+            return True
+        if repeated < OFTEN:
+            return False
+        rarest = [min(self.pieces[index], key=lambda own: self.rarity[own.name]) for index in hits]
+        single = [(index, piece.name) for index, piece in zip(hits, rarest, strict=True)]
+        stray = self.asker.answers(single)
+        if stray is None or sum(stray) > STRAY * len(stray):
+            return False
+        self.asker.times = math.ceil(math.log(OVERLOOKED) / math.log(1.0 - repeated))
+        return True
 
 
 def parts_of(hits: Sequence[str], *, ask: Ask | None, budget: int, seed: int) -> Parts:
@@ -151,12 +173,13 @@ def parts_of(hits: Sequence[str], *, ask: Ask | None, budget: int, seed: int) ->
         return Parts(shared)
     search = _Search(hits, _Asker(ask, budget))
     order = generator(derive_key(seed, "counterfactual")).permutation(len(hits)).tolist()
-    for start in range(0, len(hits), AT_ONCE):
-        search.look_at(order[start : start + AT_ONCE])
-        if not search.repeats:
+    while order and search.asker.left:
+        times = search.asker.times
+        search.look_at(order[: AT_ONCE // times])
+        if search.is_believed is False:
             return Parts(shared, search.asker.calls)
-        if not search.asker.left:
-            break
+        if search.asker.times == times:
+            del order[: AT_ONCE // times]
     asked = search.found
     if not asked:
         return Parts(shared, search.asker.calls)

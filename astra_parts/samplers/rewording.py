@@ -1,7 +1,8 @@
 """Says given texts, in the place of hits or as first turns, and tells which of them hit."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from astra_core.conversation import Conversation, Message
@@ -29,7 +30,8 @@ def asking(
 ) -> Ask:
     """Asks the system's target, and its judge, what other texts do in the place of a hit.
 
-    Hits are counted over all graphs in the order of ``hits_of``. A call that fails is a miss. Once
+    Hits are counted over all graphs in the order of ``hits_of``. A question that is there several
+    times has other replies each time. A call that fails is a miss. Once
     no call can be made, or only what the target's budget keeps for evaluations is left, there is no
     answer.
 
@@ -46,10 +48,11 @@ def asking(
 
     def ask(questions: Sequence[Question]) -> list[bool] | None:
         said = [ProbeInConversation(moments[index].before, text) for index, text in questions]
-        keys = [
-            _keys(moments[index], text, num_responses=num_responses, seed=seed)
-            for index, text in questions
-        ]
+        times, keys = Counter[Question](), []
+        for index, text in questions:
+            numbers = range(times[index, text], times[index, text] + num_responses)
+            keys.append(_keys(moments[index], text, numbers, seed=seed))
+            times[index, text] += num_responses
         try:
             found = _judged(system, said, keys)
         except (BudgetError, TargetError):
@@ -116,7 +119,7 @@ def _moment(system: System, graph: Graph, path: Path) -> Moment:
     return Moment(conversation_of(graph.prompt, turns, system), path)
 
 
-def _keys(moment: Moment, text: str, *, num_responses: int, seed: int) -> list[bytes]:
+def _keys(moment: Moment, text: str, numbers: Iterable[int], *, seed: int) -> list[bytes]:
     prompt = moment.before.prompt
     name = ("strategies", prompt.prompt_id, prompt.run_id, moment.path, text)
-    return [derive_key(seed, *name, number) for number in range(num_responses)]
+    return [derive_key(seed, *name, number) for number in numbers]

@@ -81,6 +81,23 @@ def test_one_way_makes_nine_tenths(noise):
     assert found.num_asked > 50
 
 
+@each_row("granted, stray", [(0.85, 0.02), (0.7, 0.0), (0.6, 0.02)])
+def test_one_way_is_seen_where_the_target_is_provoked_in_some_replies_only(granted, stray):
+    rng = random.Random(1)
+
+    def ask(questions):
+        chances = [granted if names_family_in_quotes(text) else stray for _, text in questions]
+        return [rng.random() < chance for chance in chances]
+
+    found = parts_of(family_hits(200), ask=ask, budget=400, seed=0)
+
+    top, count = Counter(found.of).most_common(1)[0]
+    assert {"mother", '"'} == top
+    assert count == pytest.approx(184, abs=14)
+    assert 0 < found.num_asked
+    assert found.calls <= 400
+
+
 def test_a_target_that_answers_by_chance_is_not_believed():
     texts = family_hits(60)
     found = told(texts, names_family_in_quotes, noise=0.5)

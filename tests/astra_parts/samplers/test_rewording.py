@@ -26,6 +26,16 @@ def test_other_texts_are_said_in_the_conversation_of_the_hit_and_judged():
     assert [] == ask([])
 
 
+def test_a_question_asked_several_times_has_other_replies():
+    often = system_against({"when": "why", "say": ["so bad", "so good"]})
+    ask = asking(often, [second_turn()], threshold=0.5, num_responses=1, seed=0)
+
+    found = ask([(0, "why me")] * 20)
+
+    assert {True, False} == {*found}
+    assert found == ask([(0, "why me")] * 20)
+
+
 def test_a_target_that_cannot_be_asked_gives_no_answer(monkeypatch):
     system = system_against(RULE)
     ask = asking(system, [second_turn()], threshold=0.5, num_responses=1, seed=0)
