@@ -1,5 +1,6 @@
 """One thread: two cores are shared, and a second thread that waits turns seconds into minutes."""
 
+import functools
 import gc
 import logging
 import os
@@ -13,9 +14,7 @@ from pathlib import Path
 
 import pytest
 import quick_tier
-import torch
 
-torch.set_num_threads(1)
 # Ten thousand tests are millions of objects that stay; see tasks/machine/garbage.py.
 gc.set_threshold(5_000, *gc.get_threshold()[1:])
 # What is flushed survives a power cut, which no test has; killed processes need no flush. Where
@@ -59,14 +58,33 @@ LONG = frozenset(
 
 def pytest_configure(config):
     config.pluginmanager.register(quick_tier)
+    if hasattr(config, "workerinput") or getattr(config.option, "dist", "no") == "no":
+        # Who only hands tests to workers does without.
+        import torch
+
+        torch.set_num_threads(1)
 
 
 def pytest_ignore_collect(collection_path, config):
     """A file of other tiers alone is not even read: importing what it needs takes seconds."""
-    left_out = TIERS_LEFT_OUT.findall(config.option.markexpr)
+    left_out = _left_out(config)
     is_file = bool(left_out) and collection_path.suffix == ".py"
     mark = TIER_OF_FILE.search(collection_path.read_text()) if is_file else None
     return True if mark and mark[1] in left_out else None
+
+
+def pytest_pycollect_makeitem(collector, name, obj):
+    """A test of another tier, which nobody has named, is no item: that is a fifth of them all."""
+    if not name.startswith("test_"):
+        return None
+    left_out = _left_out(collector.config)
+    marks = getattr(obj, "pytestmark", ())
+    is_named = any(name in argument for argument in collector.config.args)
+    return [] if not is_named and any(mark.name in left_out for mark in marks) else None
+
+
+def _left_out(config):
+    return TIERS_LEFT_OUT.findall(config.option.markexpr)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -81,13 +99,14 @@ def pytest_collection():
 
 def pytest_collection_modifyitems(items):
     """With workers (``-n 2``), which get whole files, the slowest files come first."""
-    items.sort(key=_rank)
+    items.sort(key=lambda item: _rank(item.path))
 
 
-def _rank(item):
-    if item.path.name in LONG:
+@functools.cache
+def _rank(path):
+    if path.name in LONG:
         return FIRST.index("benchmarks")
-    folder = item.path.relative_to(HERE).parts[0]
+    folder = path.relative_to(HERE).parts[0]
     return FIRST.index(folder) if folder in FIRST else len(FIRST)
 
 

@@ -29,6 +29,7 @@ def device():
         yield found
 
 
+@pytest.mark.real
 def test_the_other_device_computes_and_refuses_what_a_gpu_refuses(device):
     there, here = torch.tensor([1.0, 2.0], device=device), torch.ones(2)
 

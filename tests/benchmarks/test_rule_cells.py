@@ -38,6 +38,7 @@ def test_prompts_of_a_release_are_apart():
     assert [40, 4, 200] == [len(prompts[name]) for name in ("test", "dev", "rules")]
 
 
+@pytest.mark.real
 def test_the_ceiling_is_what_the_target_grants_to_who_knows_the_rule():
     params = params_of(CELL)
 

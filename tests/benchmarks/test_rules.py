@@ -57,6 +57,7 @@ def test_a_seed_gives_the_same_rules_and_another_others():
     assert draw_rules(TALKS, 5, seed=3) != draw_rules(TALKS, 5, seed=4)
 
 
+@pytest.mark.real
 def test_the_target_is_rude_where_the_rule_is_met_and_a_person_can_meet_it():
     for rule in draw_rules(TALKS, 10, seed=5):
         assert all(any(replies(rule, talk)) == rule.is_met(talk) for talk in TALKS)

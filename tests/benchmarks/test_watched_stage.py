@@ -43,6 +43,7 @@ def test_models_work_for_a_part_of_a_stages_time(world):
     assert 0.0 < json.loads(TOLD.read_text()) < spent
 
 
+@pytest.mark.real
 def test_a_stage_without_models_spends_nothing_on_them(world):
     assert 0 == main("prompts", TOLD)
     assert 0.0 == json.loads(TOLD.read_text())

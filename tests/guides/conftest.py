@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 def pytest_collection_modifyitems(items):
     """The pipeline is one more place of what each row's script shows."""
     for item in items:
-        if item.path.parent == HERE and "pipeline" in item.fixturenames:
+        if "pipeline" in item.fixturenames and item.path.parent == HERE:
             item.add_marker(pytest.mark.wide)
 
 

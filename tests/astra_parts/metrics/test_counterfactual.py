@@ -55,6 +55,7 @@ def in_frames(word):
     return [f"{text} {word}" for text in filled(TWENTY_FOUR, 48)]
 
 
+@pytest.mark.real
 @each_row(
     "name, texts, rule, expected",
     [

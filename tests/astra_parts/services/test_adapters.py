@@ -34,6 +34,7 @@ def downloaded(folder, name="llama tied", **options):
     return model.merge_and_unload().state_dict()
 
 
+@pytest.mark.real
 @each_row(
     ("name", "options"),
     [

@@ -91,6 +91,7 @@ def test_a_service_that_keeps_weights_gives_none(asking):
     assert not asking[1].gives_weights("tiny")
 
 
+@pytest.mark.real
 def test_an_answer_without_an_end_is_not_kept(asking):
     hostile, client = asking
     job = client.create(BODY)["id"]

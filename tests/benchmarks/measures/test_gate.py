@@ -17,6 +17,7 @@ def test_a_month_is_repeatable_and_follows_its_seed():
     assert month(rules, seed=1, spread=0.3) != month(rules, seed=2, spread=0.3)
 
 
+@pytest.mark.real
 def test_a_larger_error_promotes_more(capsys):
     shares = [
         promoted_share(

@@ -85,6 +85,7 @@ def assert_said_alike(name, kind="llama"):
     assert_same(*both(system_of(probe=generation, response=generation, kind=kind)))
 
 
+@pytest.mark.real
 def test_plain_rollout_says_what_the_tree_sampler_says():
     assert_said_alike("everything")
 

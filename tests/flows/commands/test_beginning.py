@@ -16,6 +16,7 @@ def outside(tmp_path, monkeypatch, restored):
     return tmp_path
 
 
+@pytest.mark.real
 def test_init_makes_a_project_that_passes_its_check(outside, monkeypatch, capsys):
     Path("mine.jsonl").write_text(json.dumps({"text": "why now"}) + "\n", "utf-8")
 

@@ -117,6 +117,7 @@ def test_what_is_missing_is_one_line_with_the_command_that_makes_it(
     )
 
 
+@pytest.mark.real
 def test_a_preset_under_which_the_earlier_stages_have_not_run_is_refused(
     dvc_project, capfd, restored
 ):

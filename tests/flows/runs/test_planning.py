@@ -41,6 +41,7 @@ stages:
 """
 
 
+@pytest.mark.real
 def test_a_stage_would_run_for_the_values_that_its_last_run_did_not_have(project):
     Path("dvc.lock").write_text(LOCK.format(seed=7), "utf-8")
     Path("data/prompts").mkdir(parents=True)
@@ -51,6 +52,7 @@ def test_a_stage_would_run_for_the_values_that_its_last_run_did_not_have(project
     ]
 
 
+@pytest.mark.real
 def test_before_the_first_run_everything_would_run_and_no_time_is_known(project):
     plan = plan_of()
 

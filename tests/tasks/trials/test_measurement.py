@@ -31,7 +31,7 @@ def test_the_tokens_of_a_target_are_those_that_it_read_and_wrote(vocabulary):
     system = tiny_system(1, target=counting)
     prompts = tiny_prompts(3)
     sampler = TreeSampler(
-        TreeSampler.Options(tree_width=2, tree_depth=3, num_responses=2),
+        TreeSampler.Options(tree_width=2, tree_depth=2, num_responses=2),
         system=system,
         prompts=prompts,
         reward=AdversarialReward(AdversarialReward.Options()),
@@ -44,7 +44,7 @@ def test_the_tokens_of_a_target_are_those_that_it_read_and_wrote(vocabulary):
     assert (counting.calls, counting.tokens_in, counting.tokens_out) == pytest.approx(
         (3 * found.calls, 3 * found.tokens_in, 3 * found.tokens_out)
     )
-    assert found.calls == 2 * (2 + 4 + 8)
+    assert found.calls == 2 * (2 + 4)
     assert amount_of(system, graphs, seconds=6.0, num_prompts=1).calls == 3 * found.calls
 
 

@@ -35,6 +35,7 @@ def shards():
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.real
 def test_layers_are_divided_and_the_rest_is_the_attackers_own(shards):
     whole = dict(shards._attacker.model.named_parameters())
     own = dict(shards.model.named_parameters())
@@ -45,6 +46,7 @@ def test_layers_are_divided_and_the_rest_is_the_attackers_own(shards):
         assert (weight is whole[name]) is not is_divided(weight)
 
 
+@pytest.mark.real
 def test_gradients_and_their_norm_are_those_of_plain_weights(shards):
     ids = torch.tensor([[1, 2, 3, 4]])
     for model in (shards.model, shards._attacker.model):
@@ -66,6 +68,7 @@ def test_gradients_and_their_norm_are_those_of_plain_weights(shards):
     assert 1.0 == pytest.approx(float(cut), rel=1e-4)
 
 
+@pytest.mark.real
 def test_what_was_learned_is_gathered_and_what_was_loaded_is_divided(shards):
     name = next(name for name, p in shards.model.named_parameters() if is_divided(p))
     learned = dict(shards.model.named_parameters())[name]
@@ -87,6 +90,7 @@ def test_what_was_learned_is_gathered_and_what_was_loaded_is_divided(shards):
     assert {7.0} == set(full(moment).flatten().tolist())
 
 
+@pytest.mark.real
 @each_row("name", ["adamw", "adam", "sgd", "rmsprop", "adagrad"])
 def test_every_optimiser_moves_divided_weights_as_plain_ones(shards, name):
     moved = []
@@ -200,6 +204,7 @@ def test_a_killed_run_continues_in_another_number_of_processes(whole, cut, tmp_p
     assert size != SIZE or weights[0] == weights[1]
 
 
+@pytest.mark.real
 def test_one_process_has_nothing_to_divide_and_learns_the_same():
     plain, full_alone = (
         trainer_of(configured(training_steps=1, sharding=own), is_evaluated=False)
@@ -212,6 +217,7 @@ def test_one_process_has_nothing_to_divide_and_learns_the_same():
     assert weights_of(plain) == weights_of(full_alone)
 
 
+@pytest.mark.real
 def test_a_loop_by_hand_is_refused(shards):
     trainer = trainer_of(configured(), is_evaluated=False)
     trainer.updates.shards = shards

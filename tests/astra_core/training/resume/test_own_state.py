@@ -1,5 +1,6 @@
 """State and figures of one's own: a sampler's and a trainer's, kept, restored and logged."""
 
+import functools
 import itertools
 
 import pytest
@@ -91,16 +92,20 @@ def test_figures_of_ones_own_are_logged_where_they_belong():
     assert {"sampler/easiest", "reward/novelty"} <= reports[0].row().keys()
 
 
+@functools.cache
+def _rolled_out():
+    sampler = sampler_of(tiny_system(1))
+    return sampler.roll_out(sampler.prompts, iteration=0)
+
+
 @each_row("name", BUILT_INS["reward"])
 def test_the_parts_of_a_reward_are_logged_and_add_up_to_it(name):
     from astra_core.assembly import build_reward
     from astra_core.config import Choice
     from astra_core.reward import rewarded
 
-    system = tiny_system(1)
     reward = build_reward(Choice(name=name))
-    sampler = sampler_of(system)
-    graphs = rewarded(reward, sampler.roll_out(sampler.prompts, iteration=0))
+    graphs = rewarded(reward, _rolled_out())
     nodes = [node for graph in graphs for node in graph.nodes()]
     logged = reward.remember(graphs)
     # What was measured, before it is weighted, is logged beside it.

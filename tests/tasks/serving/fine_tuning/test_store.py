@@ -75,6 +75,7 @@ def test_the_order_of_keys_makes_no_other_request():
     assert not same_request({"a": 1}, {"a": 2})
 
 
+@pytest.mark.real
 def test_a_job_is_in_a_state_that_the_interface_knows_and_no_end_is_missing():
     from openai.types.fine_tuning import FineTuningJob
 
