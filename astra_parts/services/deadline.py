@@ -10,6 +10,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from typing import Any, TypeVar
 
+import httpx
+
+from astra_parts.services.limited_client import TooLongError
+
 T = TypeVar("T")
 
 
@@ -91,5 +95,7 @@ def _answer(future: Future[Any], limit_s: float) -> Any:
         return TimeoutError(f"no answer within {limit_s:g} s")
     try:
         return future.result()
+    except TooLongError as error:
+        return httpx.StreamError(str(error))
     except Exception as error:  # noqa: BLE001 -- whatever a client says is its answer
         return error

@@ -19,6 +19,7 @@ from astra_core.errors.exception_text import excerpt
 from astra_core.errors.packages import require_package
 from astra_parts.bodies import MOST_WEIGHTS
 from astra_parts.services.deadline import all_within, answers_within, blocking_within, cancel
+from astra_parts.services.limited_client import limited_client
 from astra_parts.services.records import Record
 from astra_parts.services.training_service import AdamStep, Draw, Drawn, ServiceLoss, Updated
 
@@ -64,7 +65,13 @@ class TinkerService:
     @property
     def _client(self) -> Any:
         if self._service is None:
-            client = self._types.ServiceClient(base_url=self._address, api_key=self._key)
+            from tinker._base_client import DefaultAsyncHttpxClient
+
+            client = self._types.ServiceClient(
+                base_url=self._address,
+                api_key=self._key,
+                http_client=limited_client(DefaultAsyncHttpxClient),
+            )
             holder = self._connected(lambda: client.holder)
             # Otherwise its connections outlive the loop in which they are closed.
             atexit.register(holder.close)

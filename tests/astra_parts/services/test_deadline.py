@@ -6,6 +6,7 @@ from concurrent.futures import Future
 import pytest
 
 from astra_parts.services.deadline import all_within, answers_within, blocking_within
+from astra_parts.services.limited_client import TooLongError
 
 SHORT_S = 0.05
 
@@ -70,6 +71,16 @@ def test_what_was_in_time_is_kept_when_others_are_late_or_fail(loop):
     assert 1 == kept
     assert isinstance(error, ConnectionError)
     assert isinstance(late, TimeoutError)
+
+
+def test_an_answer_over_its_limit_is_an_error_like_others(loop):
+    async def too_long():
+        msg = "an answer of more than 3 bytes"
+        raise TooLongError(msg)
+
+    kept, error = answers_within(20.0, started(loop, said("a"), too_long()))
+
+    assert ("a", "an answer of more than 3 bytes") == (kept, str(error))
 
 
 def test_the_first_failure_ends_the_wait_for_the_others(loop):

@@ -86,3 +86,13 @@ def test_every_wait_ends_within_the_limit_in_a_line_and_leaves_nothing_going_on(
                 f"trainer 'remote': the service must {words[call]}, got no answer within 0.5 s;"
             )
             assert "\n" not in line
+
+
+@needs_client
+@pytest.mark.real
+def test_an_answer_without_an_end_is_one_line():
+    ((_, said, tasks_left),) = waits("endless").values()
+    reason = "'StreamError: an answer of more than 67108864 bytes'"
+
+    assert [f"trainer 'remote': the service must connect, got {reason}"] == said
+    assert 0 == tasks_left

@@ -1,8 +1,8 @@
-"""Asks a service that never answers, and prints how each wait ended, as JSON.
+"""Asks a service that never ends an answer, and prints how each wait ended, as JSON.
 
-The service takes connections and says nothing, or takes work and says for ever that it is not done
-yet: ``silent`` or ``busy``. An object by call: seconds that it took, its error, and how many tasks
-the client still had a moment later.
+The service takes connections and says nothing, takes work and says for ever that it is not done
+yet, or goes on and on with an answer: ``silent``, ``busy`` or ``endless``. An object by call:
+seconds that it took, its error, and how many tasks the client still had a moment later.
 """
 
 import asyncio
@@ -32,12 +32,14 @@ KNOWN = {
 class Handler(BaseHTTPRequestHandler):
     """Says nothing, or takes everything and does none of it."""
 
-    is_silent = False
+    kind = "silent"
 
     def do_POST(self):
         self.rfile.read(int(self.headers.get("content-length", 0)))
-        if self.is_silent:
+        if self.kind == "silent":
             time.sleep(60.0)
+        elif self.kind == "endless" and self.path != "/api/v1/client/config":
+            self.say(200, {}, endless=True)
         elif self.path in KNOWN:
             self.say(200, KNOWN[self.path])
         elif self.path == "/api/v1/retrieve_future":
@@ -49,13 +51,15 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         time.sleep(60.0)
 
-    def say(self, status, record):
+    def say(self, status, record, *, endless=False):
         body = json.dumps(record).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
+        self.send_header("content-length", str(1 << 40 if endless else len(body)))
         self.end_headers()
         self.wfile.write(body)
+        while endless:
+            self.wfile.write(bytes(1 << 20))
 
     def log_message(self, *_):
         """Keeps quiet."""
@@ -79,7 +83,7 @@ def ended(call):
 
 
 def main(kind):
-    Handler.is_silent = kind == "silent"
+    Handler.kind = kind
     # Whoever gives up waiting hangs up.
     ThreadingHTTPServer.handle_error = lambda *_: None
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -89,7 +93,7 @@ def main(kind):
     # Connecting takes seconds on a machine that is busy too.
     limit_s = LIMIT_S if kind == "silent" else 60.0
     service = TinkerService(address, base_model="tiny", rank=1, seed=1, limit_s=limit_s)
-    if kind == "silent":
+    if kind != "busy":
         found = {"begin": ended(service.begin)}
     else:
         import tinker
