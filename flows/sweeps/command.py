@@ -35,7 +35,10 @@ def sweep(
 ) -> None:
     """Compare settings over seeds, each point in its own workspace."""
     from flows.servers.environment import quiet_run
+    from flows.sweeps.samplers import read_asked
 
+    # Before a server starts, which takes seconds.
+    read_asked(settings or [], seeds, sampler, count=count, jobs=jobs)
     if dry_run:
         _list_points(settings or [], seeds, sampler, count=count, jobs=jobs, as_json=as_json)
         return

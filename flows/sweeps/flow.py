@@ -4,7 +4,6 @@ Finished points are never run again, however the sweep ended before: the same pa
 same points, and the result of each is in ``sweeps/points``.
 """
 
-import math
 import os
 import threading
 from collections.abc import Sequence
@@ -18,7 +17,6 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.tasks import exponential_backoff
 
-from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest, write_json, write_text
 from flows.errors import StageError
 from flows.orchestration.reports import publish_page
@@ -29,8 +27,8 @@ from flows.runs.preparation import usable_params
 from flows.servers.processes import stop_all
 from flows.sweeps.points import SWEEPS, Point, make_points
 from flows.sweeps.running import PointResult, kept_result, register_point, run_point
-from flows.sweeps.samplers import sampler_called
-from flows.sweeps.space import MAX_POINTS, Axis, Setting, read_axes, read_seeds
+from flows.sweeps.samplers import read_asked, sampler_called
+from flows.sweeps.space import Axis, Setting
 from flows.sweeps.table import SettingResult, SweepResult, best_of, setting_results, table
 from tasks.machine.console import say
 from tasks.params.checks import check_params
@@ -140,22 +138,7 @@ def plan(settings: Sequence[str], seeds: str, sampler: str, *, count: int, jobs:
     Raises:
         ConfigurationError: params.yaml or one of them cannot be used.
     """
-    if count < 1:
-        msg = f"--count must be at least 1, got {count}"
-        raise ConfigurationError(msg)
-    if jobs < 0:
-        msg = f"--jobs must be at least 0, got {jobs}; 0 chooses by the machine"
-        raise ConfigurationError(msg)
-    sampler_called(sampler)
-    axes, numbers = read_axes(settings), read_seeds(seeds)
-    num_settings = math.prod(len(axis.values) or 1 for axis in axes) if sampler == "grid" else count
-    if num_settings * len(numbers) > MAX_POINTS:
-        msg = (
-            f"a sweep must have at most {MAX_POINTS} points, got {num_settings * len(numbers)}: "
-            f"{num_settings} settings under {len(numbers)} seeds; draw some settings with "
-            "--sampler random --count 10"
-        )
-        raise ConfigurationError(msg)
+    axes, numbers = read_asked(settings, seeds, sampler, count=count, jobs=jobs)
     params = usable_params()
     return _Sweep(axes, numbers, sampler, count, jobs or default_jobs(params), params)
 

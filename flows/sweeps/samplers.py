@@ -12,7 +12,7 @@ from typing import Any
 from astra_core.errors import ConfigurationError
 from astra_core.errors.packages import require_package
 from astra_core.seeding import derive_key, generator
-from flows.sweeps.space import Axis, Setting
+from flows.sweeps.space import MAX_POINTS, Axis, Setting, read_axes, read_seeds
 
 Found = Mapping[Setting, float | None]
 """The mean success of each setting that was tried; None if its runs failed."""
@@ -133,3 +133,30 @@ def sampler_called(name: str) -> Sampler:
         msg = f"--sampler must be one of {list(SAMPLERS)}, got '{name}'"
         raise ConfigurationError(msg)
     return SAMPLERS[name]
+
+
+def read_asked(
+    settings: Sequence[str], seeds: str, sampler: str, *, count: int, jobs: int
+) -> tuple[tuple[Axis, ...], tuple[int, ...]]:
+    """The axes and seeds that a sweep of these options tries.
+
+    Raises:
+        ConfigurationError: One of them cannot be used, or there are too many points.
+    """
+    if count < 1:
+        msg = f"--count must be at least 1, got {count}"
+        raise ConfigurationError(msg)
+    if jobs < 0:
+        msg = f"--jobs must be at least 0, got {jobs}; 0 chooses by the machine"
+        raise ConfigurationError(msg)
+    sampler_called(sampler)
+    axes, numbers = read_axes(settings), read_seeds(seeds)
+    num_settings = math.prod(len(axis.values) or 1 for axis in axes) if sampler == "grid" else count
+    if num_settings * len(numbers) > MAX_POINTS:
+        msg = (
+            f"a sweep must have at most {MAX_POINTS} points, got {num_settings * len(numbers)}: "
+            f"{num_settings} settings under {len(numbers)} seeds; draw some settings with "
+            "--sampler random --count 10"
+        )
+        raise ConfigurationError(msg)
+    return axes, numbers

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from each_row import each_row
 from sweep_results import result
 
 from flows.cli import run_command
@@ -47,7 +48,15 @@ def test_of_a_sampler_that_learns_a_dry_run_lists_the_first(project, capsys):
     assert f"{len(lines) - 1} points, the first of 12; nothing has run" == lines[-1]
 
 
-def test_a_mistake_is_one_line(project, capsys):
-    assert 2 == run_command(["sweep", "--set", "training.lr", "--dry-run"])
+@each_row(
+    ("asked", "words"),
+    [
+        (["--set", "training.lr"], "--set must read section.key=value,value"),
+        (["--jobs", "-1"], "--jobs must be at least 0, got -1"),
+        (["--sampler", "random", "--count", "1000000000"], "at most 10000 points, got 1000000000"),
+    ],
+)
+def test_a_mistake_is_one_line_before_a_server_starts(project, capsys, asked, words):
+    assert 2 == run_command(["sweep", *asked])
     (line,) = capsys.readouterr().err.splitlines()
-    assert "--set must read section.key=value,value" in line
+    assert words in line
