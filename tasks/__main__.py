@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from astra_core.errors import AstraError, ConfigurationError
+from astra_core.errors.memory import too_little_memory
 from astra_core.files import write_text
 from tasks.machine.console import Parser, complain, open_streams, quiet_libraries, say
 from tasks.machine.environment import set_environment
@@ -38,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Writes to descriptor 2, the log while a stage runs, which so shows a crash in compiled code.
     faulthandler.enable(2)
     failures.stop_on_terminate()
+    if lacking := too_little_memory():
+        complain(f"error: {lacking}")
+        return failures.EXIT_MISTAKE
     keep_private()
     actions: dict[str, Callable[[], int]] = {
         "stage": lambda: _run_named(asked.stage, show_trace=asked.traceback),

@@ -171,9 +171,12 @@ def test_streams_that_the_parent_closed_are_no_bug(project):
 
 
 @pytest.mark.real
-@each_row("kilobytes", [200_000, 900_000])
-def test_too_little_memory_is_one_line_before_compiled_code_aborts(project, kilobytes):
-    limited = ["bash", "-c", f'ulimit -v {kilobytes}; exec "$0" -m flows.cli run', sys.executable]
+@each_row(
+    ("kilobytes", "program"),
+    [(200_000, "flows.cli run"), (900_000, "flows.cli run"), (200_000, "tasks training")],
+)
+def test_too_little_memory_is_one_line_before_compiled_code_aborts(project, kilobytes, program):
+    limited = ["bash", "-c", f'ulimit -v {kilobytes}; exec "$0" -m {program}', sys.executable]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     ended = subprocess.run(limited, env=environment, check=False, capture_output=True, text=True)
 
