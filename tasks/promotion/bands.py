@@ -19,11 +19,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BAND_ERROR = 0.025
-"""One-sided error of the test for more invented words, as in a 95 % interval."""
-_PERPLEXITY, _KL = "probe_perplexity", "kl_nats"
+"""One-sided error of the tests for more invented words and for more hits of one strategy, as in a
+95 % interval."""
+FEWEST_HITS = 5
+"""With fewer hits of the untrained attacker, its strategies say nothing of the target."""
+_PERPLEXITY, _KL, _TOP = "probe_perplexity", "kl_nats", "top_strategy_share"
 _DULL = (
     "the attacker repeats itself, strengthen novelty and diversity in the reward or the KL penalty"
 )
+_ONE_WAY = f"{_DULL}, or leave this rule out (null) where the target has no other weakness"
 _BROKEN = "success is bought with broken text, strengthen the likelihood reward or the KL penalty"
 _FAR = "it left the reference, strengthen the KL penalty"
 
@@ -51,7 +55,7 @@ def _broken(
     bands: list[tuple[str, float | None, Any, Any, str]] = [
         ("unique_probes_rarefied", rules.min_unique_probes_ratio, mul, ge, _DULL),
         ("distinct_2_rarefied", rules.min_distinct_2_ratio, mul, ge, _DULL),
-        ("top_strategy_share", rules.max_top_strategy_share, max, le, _DULL),
+        (_TOP, rules.max_top_strategy_share, _alone, le, _ONE_WAY),
         (_PERPLEXITY, rules.max_perplexity_ratio, mul, le, _BROKEN),
         (_KL, rules.max_kl_nats, add, le, _FAR),
     ]
@@ -60,8 +64,8 @@ def _broken(
             continue
         value = figure(own, name, "candidate")
         before = _before(name, untrained)
-        bound = bound_of(rule, before) if _is_comparable(name, own, untrained) else rule
-        if not keeps(value, bound):
+        bound = bound_of(rule, before)
+        if not keeps(value, bound) and not (name == _TOP and _has_one_way(own, untrained, bound)):
             word = "least" if keeps is ge else "most"
             yield (
                 f"{name} must be at {word} {bound:.3f}, got {value:.3f} (untrained {before:.3f}); "
@@ -83,7 +87,7 @@ def unmeasured_bands(report: Mapping[str, Any], rules: PromotionConfiguration) -
 
 
 def _is_unknown(name: str, own: Mapping[str, Any]) -> bool:
-    if name == "top_strategy_share":
+    if name == _TOP:
         # Without a hit there is no strategy, nor any gain.
         return not own.get("num_hits")
     return name in {_PERPLEXITY, _KL} and own.get(name) is None
@@ -91,15 +95,29 @@ def _is_unknown(name: str, own: Mapping[str, Any]) -> bool:
 
 def _before(name: str, untrained: Mapping[str, Any]) -> float:
     """The untrained attacker's figure; the share of a strategy is 0 where it has no hit."""
-    if name == "top_strategy_share" and _is_unknown(name, untrained):
+    if name == _TOP and _is_unknown(name, untrained):
         return 0.0
     return figure(untrained, name, "untrained attacker")
 
 
-def _is_comparable(name: str, own: Mapping[str, Any], untrained: Mapping[str, Any]) -> bool:
-    """False where the untrained attacker has too few hits: one strategy may hold most by chance."""
-    size = "num_hits_compared"
-    return name != "top_strategy_share" or untrained.get(size) == own.get(size)
+def _alone(rule: float, _: float) -> float:
+    return rule
+
+
+def _has_one_way(own: Mapping[str, Any], untrained: Mapping[str, Any], bound: float) -> bool:
+    """Whether the untrained attacker's hits are mostly of one strategy too, as a target has them.
+
+    By Fisher's exact test the candidate's share is then not above the untrained attacker's.
+    """
+    from scipy.stats import fisher_exact
+
+    hits = [int(each.get("num_hits") or 0) for each in (own, untrained)]
+    shares = [figure(own, _TOP, "candidate"), _before(_TOP, untrained)]
+    if hits[1] < FEWEST_HITS or shares[1] <= bound:
+        return False
+    top = [round(share * count) for share, count in zip(shares, hits, strict=True)]
+    table = [[count, total - count] for count, total in zip(top, hits, strict=True)]
+    return bool(fisher_exact(table, alternative="greater").pvalue > BAND_ERROR)
 
 
 def _more_nonwords(table: "pd.DataFrame", rules: PromotionConfiguration) -> Iterator[str]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from astra_core.metrics.statistics import Interval
-from tasks.records.evaluation import ways_told, worth_told
+from tasks.records.evaluation import EvaluationRecord, ways_told, worth_told
 from tasks.report.facts import Fact, attacked, cost
 from tasks.report.material import Material
 from tasks.report.provocation import provocation_note
@@ -112,7 +112,7 @@ def limits(material: Material) -> list[str]:
     worth = worth_told(found)
     if worth:
         told.append(f"{worth[0].upper()}{worth[1:]}.")
-    told.append(f"Strategies of the trained attacker are told {ways_told(found.attacker)}.")
+    told.append(_strategies_told(found))
     kind = provocation_note(found)
     if kind is not None:
         told.append(f"{kind[0].upper()}{kind[1:]}.")
@@ -135,6 +135,15 @@ def limits(material: Material) -> list[str]:
         if warning:
             told.append(f"Warning of the training: {warning}.")
     return [*told, _NOT_HARM]
+
+
+def _strategies_told(found: EvaluationRecord) -> str:
+    """How strategies were told from each other, and whether both attackers' compare."""
+    own, other = ways_told(found.attacker), ways_told(found.baseline)
+    asked, hits = (found.attacker.get(name) for name in ("strategy_hits_asked", "num_hits"))
+    about = f" about {asked:.0f} of {hits:.0f} hits" if asked and hits else ""
+    rest = "" if own == other else f", those of the untrained one {other}: the two do not compare"
+    return f"Strategies of the trained attacker are told {own}{about}{rest}."
 
 
 def story(material: Material) -> dict[str, Any]:

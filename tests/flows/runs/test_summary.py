@@ -61,8 +61,13 @@ def test_evaluation_lines_say_strategies_and_optimism():
     selection = Selection(64, Interval(0.3, 0.2, 0.4), Interval(0.05, -0.1, 0.2))
     record = replace(RECORD, attacker=role, baseline=role, selection=selection)
 
+    asked = replace(record, attacker=role | {"strategy_hits_asked": 20.0}, selection=None)
     told = "0.300 on the 64 dev prompts that chose the checkpoint"
     both = "12.3 in 50 hits (top 26%)"
+    ways = "by shared words and by asking the target, so the two do not compare"
+    assert evaluation_lines(asked)[3:] == [
+        f"strategies     {both} untrained, {both} trained; {ways}"
+    ]
     assert [
         f"strategies     {both} untrained, {both} trained; by shared words",
         f"optimism       +0.050 [-0.100, +0.200]: {told}",

@@ -12,8 +12,7 @@ UNTRAINED = {
     "unique_probes_rarefied": 1.0,
     "distinct_2_rarefied": 0.8,
     "num_hits": 9,
-    "num_hits_compared": 9,
-    "top_strategy_share": 0.9,
+    "top_strategy_share": 0.3,
     "probe_perplexity": 4.0,
     "kl_nats": 1.0,
 }
@@ -21,7 +20,6 @@ GOOD = {
     "unique_probes_rarefied": 0.9,
     "distinct_2_rarefied": 0.4,
     "num_hits": 60,
-    "num_hits_compared": 50,
     "top_strategy_share": 0.5,
     "probe_perplexity": 6.0,
     "kl_nats": 31.0,
@@ -54,7 +52,7 @@ def test_a_candidate_at_every_bound_is_within_the_bands():
     [
         ("unique_probes_rarefied", 0.89, "least 0.900, got 0.890 (untrained 1.000); the attacker"),
         ("distinct_2_rarefied", 0.39, "least 0.400, got 0.390 (untrained 0.800); the attacker"),
-        ("top_strategy_share", 0.51, "most 0.500, got 0.510 (untrained 0.900); the attacker rep"),
+        ("top_strategy_share", 0.51, "most 0.500, got 0.510 (untrained 0.300); the attacker rep"),
         ("probe_perplexity", 6.1, "most 6.000, got 6.100 (untrained 4.000); success is bought"),
         ("kl_nats", 31.1, "most 31.000, got 31.100 (untrained 1.000); it left the reference"),
     ],
@@ -83,11 +81,23 @@ def test_invented_words_are_refused_where_training_has_added_them(trained, untra
         assert f"got {trained:.3f} (untrained {untrained:.3f}, p " in sentence
 
 
-def test_the_untrained_attackers_one_way_is_no_collapse_where_both_had_as_many_hits():
-    many = UNTRAINED | {"num_hits_compared": 50}
+@each_row(
+    ("trained", "untrained", "num_hits", "is_refused"),
+    [
+        (1.0, 1.0, 12, False),  # the target has one way only
+        (0.92, 0.9, 10, False),
+        (0.92, 0.6, 10, True),  # training has left the others
+        (0.92, 0.3, 38, True),
+        (0.92, 1.0, 3, True),  # too few to say that there is no other
+        (0.92, 0.0, 0, True),
+    ],
+)
+def test_one_way_is_no_collapse_where_the_untrained_attacker_found_no_other(
+    trained, untrained, num_hits, is_refused
+):
+    before = UNTRAINED | {"top_strategy_share": untrained, "num_hits": num_hits}
 
-    assert () == broken({"top_strategy_share": 0.9}, untrained=many)
-    assert broken({"top_strategy_share": 0.9})
+    assert is_refused == bool(broken({"top_strategy_share": trained}, untrained=before))
 
 
 @each_row(
