@@ -163,7 +163,8 @@ def _check_target(setup: Setup) -> None:
         return
     msg = (
         f"models.target must be left as it is where system.target is '{name}', which has no "
-        f"weights, got source '{source.source}'; remove it, or set system.target to causal_lm"
+        f"weights, got source '{source.source}'; remove it (--set "
+        "models.target='{source: builtin}' does), or set system.target to causal_lm"
     )
     raise ConfigurationError(msg)
 
