@@ -48,7 +48,7 @@ GROUPS = {
         "judge-check",
     ),
     "Run": ("run", "resume", "status", "sweep"),
-    "Look": ("report", "compare", "examples", "plots", "history", "champion", "lineage", "drift"),
+    "Look": ("report", "compare", "examples", "history", "champion", "lineage", "drift"),
     "Decide": ("promote", "rollback", "reevaluate", "restore", "export"),
     "Serve": ("ui", "deploy", "worker", "serve", "serve-jobs"),
     "Maintain": ("migrate", "render", "gc"),

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from flows.orchestration.old_runs import OldRuns
     from tasks.pipeline.cache_leftovers import CacheLeftovers
-    from tasks.tracking.database.deleted_runs import DeletedRuns
     from tasks.tracking.database.leftovers import Leftover
 
 
@@ -27,26 +25,20 @@ class _Found:
 
     folders: "list[Leftover]"
     cache: "CacheLeftovers"
-    mlflow: "DeletedRuns"
-    prefect: "OldRuns"
-    days: float
 
     @property
     def num_bytes(self) -> int:
-        """The size of everything except Prefect's part, which is unknown before its removal."""
-        folders = sum(each.num_bytes for each in self.folders)
-        return folders + self.cache.num_bytes + self.mlflow.num_bytes
+        """The size of everything."""
+        return sum(each.num_bytes for each in self.folders) + self.cache.num_bytes
 
     @property
     def is_nothing(self) -> bool:
         """Whether there is nothing to remove."""
-        deleted = self.mlflow.runs or self.mlflow.models
-        return not (self.folders or self.cache.objects or deleted or self.prefect.num_runs)
+        return not (self.folders or self.cache.objects)
 
     def lines(self) -> list[str]:
         """The lines for a person."""
-        others = (self.cache, self.mlflow, self.prefect)
-        return [*(each.line() for each in self.folders), *(each.line() for each in others)]
+        return [*(each.line() for each in self.folders), self.cache.line()]
 
     def record(self) -> dict[str, Any]:
         """The findings as JSON."""
@@ -54,34 +46,26 @@ class _Found:
             "num_bytes": self.num_bytes,
             "folders": [each.record() for each in self.folders],
             "cache": self.cache.record(),
-            "mlflow": self.mlflow.record(),
-            "prefect": self.prefect.record(),
         }
 
     def remove(self) -> int:
         """The number of bytes freed on the disk, after everything is removed."""
-        from flows.orchestration.old_runs import remove_old_runs
         from tasks.tracking.database.leftovers import remove
 
         remove(self.folders)
         self.cache.remove()
-        self.mlflow.remove()
-        return self.num_bytes + remove_old_runs(self.prefect, min_days=self.days)
+        return self.num_bytes
 
 
 def _find(days: float) -> _Found:
-    from flows.orchestration.old_runs import old_runs
     from tasks.params.schema import read_params
     from tasks.pipeline.cache_leftovers import cache_leftovers
-    from tasks.tracking.database.deleted_runs import deleted_runs, digests_of_versions
     from tasks.tracking.database.leftovers import leftovers
+    from tasks.tracking.lineage.logged import digests_of_versions
 
     return _Found(
         leftovers(read_params().registration.model_name, min_days=days),
         cache_leftovers(digests_of_versions(), min_days=days),
-        deleted_runs(min_days=days),
-        old_runs(min_days=days),
-        days,
     )
 
 
@@ -92,11 +76,11 @@ def gc(
     ] = False,
     days: Annotated[
         float,
-        typer.Option(min=0.0, help="Keep what was written, deleted or ended in the last days."),
+        typer.Option(min=0.0, help="Keep what was written in the last days."),
     ] = 14.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """List checkpoints, cached results, deleted and old runs that nothing needs; --yes removes."""
+    """List checkpoints and cached results that nothing needs; --yes removes them."""
     from astra_core.errors import ConfigurationError
     from tasks.machine.console import quiet_libraries, say
 

@@ -24,7 +24,6 @@ def register(app: typer.Typer) -> None:
     """Adds the commands."""
     app.command()(report)
     app.command()(compare)
-    app.command()(plots)
 
 
 def report(
@@ -74,21 +73,6 @@ def compare(
         leave_page(html_of_two(found), FOLDER / f"compare_{'_'.join(numbers)}.html", opened=opened)
     else:
         say(markdown_of_two(found).rstrip())
-
-
-def plots(
-    revisions: Annotated[
-        list[str] | None,
-        typer.Argument(help="Revisions of git, beside this folder.", show_default=False),
-    ] = None,
-    opened: _OPEN = False,
-) -> None:
-    """Draw the plots of dvc.yaml on a page that needs no network, for revisions side by side."""
-    from tasks.machine.console import quiet_libraries
-    from tasks.report.plots_page import plots_page
-
-    quiet_libraries()
-    leave_page(plots_page(revisions or ()), FOLDER / "plots.html", opened=opened)
 
 
 def leave_page(page: str, path: Path, *, opened: bool) -> None:

@@ -81,12 +81,6 @@ class TrackingConfiguration(Section):
         default=False,
         description="Whether MLflow's run also records the machine's load, every ten seconds.",
     )
-    traces: int = Field(
-        default=10,
-        ge=0,
-        le=200,
-        description="Number of worst conversations, masked, on MLflow's page of traces.",
-    )
 
     @field_validator("sinks", mode="before")
     @classmethod

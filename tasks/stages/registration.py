@@ -35,7 +35,6 @@ from tasks.tracking.registry.evidence import Evidence, evaluation_folder, read_p
 from tasks.tracking.registry.registration import record
 from tasks.tracking.runs import connect
 from tasks.tracking.store import store_errors
-from tasks.tracking.traces import TracedConversation, worst_conversations
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +122,7 @@ def _evidence(params: RegistrationParams, files: RegistrationFiles) -> Evidence:
             "rollouts": files.baseline,
         },
         turns=_turns(params, files.evidence),
-        conversations=_conversations(files.evidence, count=params.tracking.traces),
     )
-
-
-def _conversations(folder: Path, *, count: int) -> tuple[TracedConversation, ...]:
-    """The trained attacker's worst conversations; none if its rollouts were not kept."""
-    file = folder / "attacker.parquet"
-    if not count or not file.is_file():
-        return ()
-    return worst_conversations(read_rollouts(file), count=count)
 
 
 def _turns(params: RegistrationParams, folder: Path) -> TurnRecord | None:

@@ -1,8 +1,6 @@
 """``astra gc`` in a finished project: what can go goes, and nothing that is needed."""
 
 import json
-import sqlite3
-from contextlib import closing
 
 import pytest
 from project import run_in, set_params
@@ -21,21 +19,14 @@ def test_after_a_clean_up_all_that_is_needed_is_there(tmp_path_factory):
     for seed in ("7", "0"):
         set_params(folder, f"data_seed={seed}")
         run_in(folder, "-m", "dvc", "repro", "-q", "prompts")
-    with closing(sqlite3.connect(folder / ".prefect/prefect.db")) as prefect, prefect:
-        prefect.execute("UPDATE flow_run SET end_time = '2020-01-01 00:00:00.000000'")
     listed = json.loads(astra(folder, "gc", "--days", "0", "--dry-run", "--json"))
     removed = json.loads(astra(folder, "gc", "--days", "0", "--yes", "--json"))
     again = json.loads(astra(folder, "gc", "--days", "0", "--json"))
 
     assert listed["cache"]["num_results"] >= 4  # what another seed made of the prompts
-    assert listed["prefect"]["num_runs"] >= 1
     assert (False, True) == (listed["removed"], removed["removed"])
     assert removed["freed"] >= listed["num_bytes"] > 0
-    assert (0, 0, 0) == (
-        again["cache"]["num_results"],
-        again["prefect"]["num_runs"],
-        again["num_bytes"],
-    )
+    assert (0, 0) == (again["cache"]["num_results"], again["num_bytes"])
     for name in ("data", "models"):
         for path in sorted((folder / name).rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()

@@ -92,7 +92,6 @@ ACTS = {
     "import",
     "init",
     "migrate",
-    "plots",
     "promote",
     "quickstart",
     "reevaluate",

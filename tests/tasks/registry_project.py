@@ -58,9 +58,7 @@ def forget_machine(folder, monkeypatch):
 def without_pictures(monkeypatch):
     """Pictures and page of a version are half of its registration, and decide nothing."""
     import tasks.stages.registration
-    import tasks.tracking.registry.registration
 
-    monkeypatch.setattr(tasks.tracking.registry.registration, "draw_plots", lambda *_, **__: [])
     monkeypatch.setattr(tasks.stages.registration, "renew_report", lambda *_, **__: None)
 
 

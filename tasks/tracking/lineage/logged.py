@@ -1,7 +1,7 @@
 """What a run came from, at the tracker: one MLflow input per data set, and the parent attacker."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +9,10 @@ from astra_core.files import file_digest, folder_digest
 from tasks.records.models import Parent
 from tasks.records.reports import read_report
 from tasks.tracking.artifacts import fetched
+from tasks.tracking.database.store_check import check_store, has_store
 from tasks.tracking.lineage.provenance import dvc_digests
 from tasks.tracking.registry.versions import CHECKPOINT_DIGEST_TAG
+from tasks.tracking.store import connect, store_errors
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -23,6 +25,8 @@ LINEAGE = "lineage.json"
 """The file of a run that says what its versions were made from, by name."""
 PARENT_TAGS = ("astra.parent", "astra.parent_version")
 """The tags of a version that name its parent; the file has the digests too."""
+_DVC_TAG = "dvc.md5"
+_PAGE = 200
 
 
 def lineage_record(client: "MlflowClient", version: "ModelVersion") -> dict[str, str]:
@@ -63,10 +67,38 @@ def log_inputs(client: "MlflowClient", run_id: str, datasets: Mapping[str, Path]
             source=json.dumps({"uri": path.as_posix()}),
             profile=json.dumps({"num_rows": _num_rows(path)}),
         )
-        tags = {"mlflow.data.context": part, "dvc.md5": known.get(path.as_posix())}
+        tags = {"mlflow.data.context": part, _DVC_TAG: known.get(path.as_posix())}
         present = [InputTag(key, value) for key, value in tags.items() if value is not None]
         inputs.append(DatasetInput(dataset, present))
     client.log_inputs(run_id, datasets=inputs)
+
+
+def digests_of_versions() -> frozenset[str]:
+    """DVC's digests of the data that the registered versions came from.
+
+    Raises:
+        TrackingError: The store, or the run of a version, cannot be read.
+    """
+    check_store()
+    if not has_store():
+        return frozenset()
+    with store_errors():
+        client = connect()
+        ids = {str(version.run_id) for version in _every_version(client) if version.run_id}
+        inputs = [client.get_run(run_id).inputs for run_id in ids]
+        tags = [tag for own in inputs if own for each in own.dataset_inputs for tag in each.tags]
+        return frozenset(tag.value for tag in tags if tag.key == _DVC_TAG)
+
+
+def _every_version(client: "MlflowClient") -> Iterator["ModelVersion"]:
+    """The versions of every registered model."""
+    token: str | None = None
+    while True:
+        page = client.search_model_versions(max_results=_PAGE, page_token=token)
+        yield from page
+        token = page.token
+        if not token:
+            return
 
 
 def log_parent(client: "MlflowClient", run_id: str, parent: Parent | None) -> None:

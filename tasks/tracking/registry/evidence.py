@@ -16,7 +16,6 @@ from tasks.records.models import Parent
 from tasks.records.reports import read_record
 from tasks.records.training import TrainingRecord
 from tasks.tracking.registry.versions import Package
-from tasks.tracking.traces import TracedConversation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +40,6 @@ class Evidence:
         datasets: The data that the attacker has seen, by part.
         parent: The earlier attacker from which training began, if there is one.
         turns: Success by turn, if the rollouts of the evaluation were kept.
-        conversations: The worst conversations, masked; none if those rollouts were not kept.
     """
 
     params: Mapping[str, Any]
@@ -55,7 +53,6 @@ class Evidence:
     datasets: Mapping[str, Path]
     parent: Parent | None = None
     turns: TurnRecord | None = None
-    conversations: Sequence[TracedConversation] = ()
 
     @property
     def key(self) -> str:

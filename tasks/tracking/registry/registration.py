@@ -23,7 +23,6 @@ from tasks.tracking.figures import HEADLINE, figures_csv, log_figures
 from tasks.tracking.lineage.logged import LINEAGE, PARENT_TAGS, log_inputs, log_parent
 from tasks.tracking.lineage.provenance import provenance
 from tasks.tracking.pages import share_view
-from tasks.tracking.plots import draw_plots
 from tasks.tracking.registry.card import INTENDED_USE, model_card
 from tasks.tracking.registry.evidence import Evidence
 from tasks.tracking.registry.versions import (
@@ -37,7 +36,6 @@ from tasks.tracking.registry.versions import (
 )
 from tasks.tracking.runs import RUN_KEY_TAG, add_params, create_run, find_run, sync_steps
 from tasks.tracking.store import told_address
-from tasks.tracking.traces import log_conversations
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -83,7 +81,6 @@ def _log_run(client: "MlflowClient", run: "Run", evidence: Evidence) -> None:
     for name, text in _kl_tags(evidence).items():
         client.set_tag(run.info.run_id, name, text)
     _log_artifacts(client, run.info.run_id, evidence)
-    log_conversations(client, run, evidence.conversations)
 
 
 def _version(client: "MlflowClient", run: "Run", evidence: Evidence, *, name: str) -> str:
@@ -118,9 +115,6 @@ def _log_artifacts(client: "MlflowClient", run_id: str, evidence: Evidence) -> N
         write_json(_lineage(evidence), drafts / LINEAGE)
         client.log_artifacts(run_id, str(drafts))
     with scratch_folder() as drafts:
-        draw_plots(
-            drafts, steps=evidence.steps, table=evidence.table, evaluation=evidence.evaluation
-        )
         # Parameters of a run cannot change, so those of a second examination are kept here.
         write_json(dict(evidence.params), drafts / "params.json")
         if evidence.turns is not None:

@@ -67,10 +67,3 @@ def test_two_versions_are_compared_in_text_json_or_a_page(project):
     assert "" == json.loads(_shown("compare", "1", "1", "--json"))["obstacle"]
     assert "reports/compare_1_1.html\n" == _shown("compare", "1", "1", "--html")
     assert "Paired differences" in (project / "reports/compare_1_1.html").read_text("utf-8")
-
-
-def test_the_plots_are_a_page(project):
-    write_project(project)
-
-    assert "reports/plots.html\n" == _shown("plots")
-    assert "<figure>" in (project / "reports/plots.html").read_text("utf-8")

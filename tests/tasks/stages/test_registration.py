@@ -24,10 +24,7 @@ import tasks.stages.registration
 import tasks.tracking.registry.registration
 from astra_core.errors import DataError
 from astra_core.models.folders import attacker_digest
-from astra_parts.testing.tiny import tiny_graph, tiny_node, tiny_prompts
-from tasks.params.schema import TrackingConfiguration
 from tasks.pipeline.stage import stage_of
-from tasks.records.rollouts import write_rollouts
 from tasks.stages.registration import register_attacker
 from tasks.tracking.errors import StoreError
 from tasks.tracking.registry.versions import aliases_of
@@ -179,7 +176,6 @@ def test_registration_completes_what_a_kill_left(project, monkeypatch, write):
 def test_registration_completes_what_a_kill_left_at_any_write(
     project, monkeypatch, tmp_path_factory
 ):
-    monkeypatch.setattr(tasks.tracking.registry.registration, "draw_plots", lambda *_, **__: [])
     monkeypatch.setattr(tasks.report.page, "pictures", lambda _: [])
     num_writes = 0
     has_died = True
@@ -234,17 +230,3 @@ def test_registration_is_a_stage_with_a_receipt():
     assert stage.name == "registration"
     assert stage.receipts == (Path("reports/registration.json"),)
     assert "promotion" not in stage.params
-
-
-def test_the_worst_conversations_are_traces_as_many_as_asked_for(project):
-    evidence = Path("data/evaluation")
-    evidence.mkdir(parents=True, exist_ok=True)
-    names, prompts = ("a", "b", "c"), tiny_prompts(3)
-    graphs = [
-        tiny_graph(tiny_node(0.9, probe_text=f"say {name}"), prompt=prompt)
-        for name, prompt in zip(names, prompts, strict=True)
-    ]
-    write_rollouts(graphs, evidence / "attacker.parquet")
-    register(tracking=TrackingConfiguration(traces=2))
-
-    assert 2 == len(connect().search_traces(locations=["1"]))

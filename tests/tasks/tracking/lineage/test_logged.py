@@ -4,10 +4,16 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from memory_store import emptied, enter_memory_project
+from registry_project import register, write_project
 
 from astra_core.files import file_digest, folder_digest
 from tasks.records.models import Parent
-from tasks.tracking.lineage.logged import lineage_record, log_inputs, log_parent
+from tasks.tracking.lineage.logged import (
+    digests_of_versions,
+    lineage_record,
+    log_inputs,
+    log_parent,
+)
 from tasks.tracking.store import connect
 
 pytestmark = pytest.mark.real
@@ -149,3 +155,17 @@ def test_a_lineage_is_of_tags_once_and_of_a_file_now(client, run_id):
     assert "kept" == lineage_record(client, new)["astra.run_key"]
     found = lineage_record(client, old)
     assert ("old", "7a") == (found["astra.run_key"], found["astra.target_digest"])
+
+
+def test_the_data_of_versions_is_known_by_dvcs_digests(memory_folder, monkeypatch):
+    folder = emptied(memory_folder)
+    enter_memory_project(folder, monkeypatch)
+    assert frozenset() == digests_of_versions()
+    write_project(folder)
+    digest = "0123456789abcdef0123456789abcdef.dir"
+    (folder / "dvc.lock").write_text(
+        f"stages:\n  prompts:\n    outs:\n    - path: data/prompts\n      md5: {digest}\n"
+    )
+    register()
+
+    assert frozenset({digest}) == digests_of_versions()
