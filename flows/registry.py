@@ -11,7 +11,6 @@ from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
 from tasks.tracking.database.store_check import check_store, has_store
 from tasks.tracking.registry.registered import aliases_in, has_files
-from tasks.tracking.registry.registry_rows import registry_rows
 from tasks.tracking.store import connect, store_errors
 
 if TYPE_CHECKING:
@@ -75,9 +74,6 @@ def files_are_there(model_name: str, version: str) -> bool:
         TrackingError: The store is unavailable or damaged.
     """
     with store_errors():
-        rows = registry_rows()
-        if rows is not None:
-            return rows.has_files(model_name, version)
         return has_files(connect(), model_name, version)
 
 
@@ -104,6 +100,5 @@ def alias_versions(model_name: str) -> dict[str, str]:
     if not has_store():
         return {}
     with store_errors():
-        rows = registry_rows()
-        aliases = rows.aliases(model_name) if rows else aliases_in(connect(), model_name)
+        aliases = aliases_in(connect(), model_name)
     return {alias: aliases[alias] for alias in ALIASES if alias in aliases}

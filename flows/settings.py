@@ -119,11 +119,6 @@ def changed_params(
     Plug-ins and named files are not checked yet: ``check_params`` may load torch, whose environment
     must be set before.
 
-    Args:
-        assignments: Each ``section.key=value``.
-        path: The file.
-        sections: Sections that may be changed.
-
     Raises:
         ConfigurationError: An assignment cannot be read, is for another section, or has a value
             that its key does not allow.
@@ -163,14 +158,7 @@ def presets(path: Path = PARAMS_FILE) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """The result of laying other values over params.yaml.
-
-    Attributes:
-        text: The text of the file, with its comments.
-        keys: Dotted keys of the values that differ.
-        lines: The differences, for a person.
-        params: The checked sections.
-    """
+    """The result of laying other values over params.yaml."""
 
     text: str
     keys: list[str]

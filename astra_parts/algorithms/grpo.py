@@ -216,12 +216,7 @@ class GRPO(Algorithm):
 def turns_by_prompt(
     graphs: Sequence[Graph], turns_of: Callable[[Sequence[Graph]], Sequence[CreditedTurn]]
 ) -> RunTurns:
-    """The turns of these graphs in order, grouped by prompt.
-
-    Args:
-        graphs: Of any prompts, each once per run.
-        turns_of: Gives the credited turns of some graphs.
-    """
+    """The turns of these graphs in order, grouped by prompt."""
     groups: dict[str, int] = {}
     turns: list[CreditedTurn] = []
     runs: list[int] = []

@@ -34,11 +34,6 @@ class WorkersOptions(Section):
 class Ledger:
     """The shards of one call.
 
-    Args:
-        shards: The shards to do.
-        options: Of the executor.
-        clock: A monotonic clock in seconds.
-
     Attributes:
         num_lost: Workers that died with a shard.
         num_issued_again: Shards that an idle worker was given too.

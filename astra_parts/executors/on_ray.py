@@ -37,12 +37,7 @@ _STORE_BYTES = 256 << 20
 
 
 class RayBench:
-    """The memory of one actor.
-
-    Args:
-        folder: The project's folder, for relative paths.
-        path: The places where Python finds modules.
-    """
+    """The memory of one actor."""
 
     def __init__(self, folder: str, path: Sequence[str]) -> None:
         if os.path.isdir(folder):  # noqa: PTH112 - a name from another machine

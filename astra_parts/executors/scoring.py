@@ -64,11 +64,6 @@ class Scoring:
         return version_of(self._own)
 
     def scores(self, texts: Sequence[str], *, at_once: int) -> list[float]:
-        """One score per text, in order; the batches are the same for every executor.
-
-        Args:
-            texts: The texts to score.
-            at_once: Number of texts in a batch.
-        """
+        """One score per text, in order; the batches are the same for every executor."""
         batches = [texts[first : first + at_once] for first in range(0, len(texts), at_once)]
         return all_done(self.executor, self._work, batches, own=self._own, title="scoring")

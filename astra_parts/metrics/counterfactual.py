@@ -161,12 +161,6 @@ def parts_of(hits: Sequence[str], *, ask: Ask | None, budget: int, seed: int) ->
 
     A hit for which the budget does not last has the part of those before it that it says, else the
     one that it shares with others.
-
-    Args:
-        hits: Successful probes.
-        ask: Asks the target; None asks nothing.
-        budget: The most questions.
-        seed: Same seed, same order of the hits.
     """
     shared = shared_parts(hits)
     if ask is None or not hits:

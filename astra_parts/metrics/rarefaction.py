@@ -63,10 +63,6 @@ def top_share(counts: Sequence[int], *, seed: int) -> float:
 
     The largest of several counts is partly the luckiest. So one half of the items says which kind
     is the most frequent, the other what share it has; the mean over seeded halves.
-
-    Args:
-        counts: Items of each kind; at least one item.
-        seed: Same seed, same draws.
     """
     found = np.asarray(counts, dtype=np.int64)
     total = int(found.sum())

@@ -40,12 +40,7 @@ class ConversationLines:
 
 
 def conversations(growth: Growth, lines: Sequence[ConversationLines]) -> list[Node]:
-    """The first turn of each conversation, with the later ones below it; a failure ends it.
-
-    Args:
-        growth: What all conversations share.
-        lines: Each with as many probes.
-    """
+    """The first turn of each conversation, with the later ones below it; a failure ends it."""
     chains = [list[Node]() for _ in lines]
     places: dict[int, Place] = {at: opening(own.prompt) for at, own in enumerate(lines)}
     with growth.system.remembering():

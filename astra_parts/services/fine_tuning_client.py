@@ -112,10 +112,6 @@ class FineTuning:
     def weights(self, model: str, *, most: int) -> bytes | None:
         """The weights of a model as safetensors; None if the service does not give them.
 
-        Args:
-            model: As the service calls it.
-            most: Bytes that are read.
-
         Raises:
             TrainingError: They are longer, or the service breaks off.
         """

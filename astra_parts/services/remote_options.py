@@ -119,12 +119,7 @@ _DROPPED = (
 
 
 def check_settings(config: TrainingConfiguration, *, clips: bool) -> None:
-    """Raises ConfigurationError unless a service does all that the configuration asks.
-
-    Args:
-        config: Of the training.
-        clips: Whether the service clips gradients.
-    """
+    """Raises ConfigurationError unless a service does all that the configuration asks."""
     wanted: dict[str, Any] = {
         name: TrainingConfiguration.model_fields[name].get_default(call_default_factory=True)
         for name in _DROPPED

@@ -72,12 +72,7 @@ class RemoteTrainer(ServiceTrainer):
 
     @classmethod
     def connected(cls, options: Any, *, seed: int = 0) -> TrainingService:
-        """The service at the address, if its host is authorised; sends nothing yet.
-
-        Args:
-            options: The options of this trainer.
-            seed: The seed of new adapters' first values.
-        """
+        """The service at the address, if its host is authorised; sends nothing yet."""
         own: RemoteOptions = options
         check_address(own.address, own.authorization, subject="trainer 'remote': address")
         return TinkerService(

@@ -40,14 +40,7 @@ class KeptDraws:
     def add(
         self, key: str, value: Sequence[Sequence[float]], *, read: int, sampled: int = 0
     ) -> None:
-        """Keeps a value and its tokens; both are on disk when this returns.
-
-        Args:
-            key: Digest of the request.
-            value: The result.
-            read: Tokens that the service read for it.
-            sampled: Tokens that it sampled.
-        """
+        """Keeps a value and its tokens; both are on disk when this returns."""
         self._base.execute("BEGIN")
         self._base.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (key, json.dumps(value)))
         self._base.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?)", (key, read, sampled))

@@ -29,16 +29,7 @@ class ServiceLoss:
 
 @dataclass(frozen=True, slots=True)
 class AdamStep:
-    """One optimiser step, as AdamW's.
-
-    Attributes:
-        lr: Learning rate.
-        beta1: Decay of the first moment.
-        beta2: Decay of the second moment.
-        eps: Added to the denominator.
-        weight_decay: Decoupled weight decay.
-        grad_clip_norm: Largest global norm; 0 clips nothing.
-    """
+    """One optimiser step, as AdamW's."""
 
     lr: float
     beta1: float
@@ -50,14 +41,7 @@ class AdamStep:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One utterance to sample.
-
-    Attributes:
-        context: Token ids.
-        seed: The seed of its random numbers.
-        max_tokens: Most tokens, its end included.
-        stop: Token ids that end it.
-    """
+    """One utterance to sample."""
 
     context: tuple[int, ...]
     seed: int

@@ -24,13 +24,7 @@ from astra_parts.targets.kept import Kept, KeptReplies
 
 
 class Pace:
-    """Gives each call a time to start; can be used by many threads.
-
-    Args:
-        requests_per_minute: None for no limit.
-        tokens_per_minute: Tokens read and written; None for no limit.
-        clock: A clock in seconds.
-    """
+    """Gives each call a time to start; can be used by many threads."""
 
     def __init__(
         self,

@@ -141,12 +141,6 @@ class Endpoint(CalledTarget):
     ) -> list[Outcome]:
         """One outcome per conversation, in order; a failed call fails its conversation alone.
 
-        Args:
-            conversations: The probe last.
-            keys: The random key of each reply.
-            generation: How to sample.
-            tokens_per_batch: Not used, since the memory is the server's.
-
         Raises:
             BudgetError: The rest of the budget does not cover what must be asked.
             ChangedTargetError: The server answers with another model than before.

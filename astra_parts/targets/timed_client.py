@@ -36,11 +36,7 @@ class Fetched:
 
 
 class TimedClient:
-    """Makes requests, from any number of threads; redirects are not followed.
-
-    Args:
-        options: Of ``httpx.AsyncClient``.
-    """
+    """Makes requests, from any number of threads; redirects are not followed."""
 
     def __init__(self, **options: Any) -> None:
         # Without this, httpx asks for encodings that it would decompress without a limit of size.

@@ -18,12 +18,7 @@ from tasks.serving.fine_tuning.training import run_job
 
 @flow(name="fine-tuning", flow_run_name="{job}")
 def fine_tuning(folder: str, job: str) -> State[None]:
-    """Trains a job of the service in a folder, from its last checkpoint on.
-
-    Args:
-        folder: The folder of ``astra serve-jobs``.
-        job: The job's id.
-    """
+    """Trains a job of the service in a folder, from its last checkpoint on."""
     status = run_job(Path(folder), job)
     made = {"cancelled": Cancelled, "failed": Failed}.get(status, Completed)
     state: State[None] = made(message=f"the job is {status}")

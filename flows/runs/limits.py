@@ -26,10 +26,6 @@ def time_limit(seconds: float, subject: str) -> Iterator[None]:
     It works in the main thread, where flows and commands run; another thread gets no signal and so
     has no limit.
 
-    Args:
-        seconds: The limit.
-        subject: The subject of the error, such as ``promotion``.
-
     Raises:
         StageTimeoutError: The time is over.
     """

@@ -108,12 +108,6 @@ class RunPlan:
 def show_plan(request: RunRequest, text: str, params: Params, *, as_json: bool) -> None:
     """Prints what the run would do.
 
-    Args:
-        request: The request of the run.
-        text: The text that params.yaml would have.
-        params: The same parameters.
-        as_json: Whether to print one JSON object.
-
     Raises:
         ConfigurationError: The folder is no DVC project.
     """
@@ -128,11 +122,6 @@ def show_plan(request: RunRequest, text: str, params: Params, *, as_json: bool) 
 
 def planned(request: RunRequest, text: str, params: Params) -> RunPlan:
     """The plan of the run, from DVC and the reports of the last run.
-
-    Args:
-        request: The request of the run.
-        text: The text that params.yaml would have.
-        params: The same parameters.
 
     Raises:
         ConfigurationError: The folder is no DVC project.
@@ -149,10 +138,6 @@ def planned(request: RunRequest, text: str, params: Params) -> RunPlan:
 
 def reasons_to_run(text: str, params: Params) -> dict[str, list[str]]:
     """The reasons why stages would run under other parameters, by stage; others are left out.
-
-    Args:
-        text: The text that params.yaml would have.
-        params: The same parameters.
 
     Raises:
         ConfigurationError: The folder is no DVC project.

@@ -68,12 +68,7 @@ def _is_untrained(attacker: Path) -> bool:
 
 
 def evaluation_lines(record: EvaluationRecord, *, name: str = "trained") -> list[str]:
-    """Attack success before and after, the gain, diversity, optimism, each category.
-
-    Args:
-        record: Of both attackers.
-        name: What the attacker is called that training kept.
-    """
+    """Attack success before and after, the gain, diversity, optimism, each category."""
     before, after = (record.rate(role).spelled() for role in ("baseline", "attacker"))
     diverse = [figures["unique_probes"] for figures in (record.baseline, record.attacker)]
     gain, share = record.lift.spelled(), f"{record.confidence:.0%}"

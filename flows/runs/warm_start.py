@@ -13,10 +13,6 @@ def warm_start(wanted: str | int, params: Params) -> tuple[list[str], str]:
     DVC sees params.yaml but not the registry, so an alias is replaced by its present number.
     Without a champion, as before the first promotion, nothing is assigned.
 
-    Args:
-        wanted: A number or an alias of registration.model_name.
-        params: The parameters without the warm start.
-
     Raises:
         ConfigurationError: There is no such version.
         TrackingError: The registry cannot be read.

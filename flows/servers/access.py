@@ -73,12 +73,7 @@ def basic(auth: str) -> str:
 
 
 def login_link(address: str, page: str = "") -> str:
-    """A link that logs a browser in; the part after ``#`` never leaves the browser.
-
-    Args:
-        address: Of the server.
-        page: What MLflow's login opens then, such as ``#/experiments``.
-    """
+    """A link that logs a browser in; the part after ``#`` never leaves the browser."""
     return f"{address}{LOGIN}#{auth_string()}{page}"
 
 

@@ -159,12 +159,7 @@ def best_of(rows: Sequence[SettingResult]) -> SettingResult | None:
 
 
 def table(rows: Sequence[SettingResult], *, failed: Mapping[str, str]) -> str:
-    """The rows in Markdown, the best marked, and below them the points that failed.
-
-    Args:
-        rows: The results of every setting.
-        failed: Why points failed, by name.
-    """
+    """The rows in Markdown, the best marked, and below them the points that failed."""
     best = best_of(rows)
     text = markdown(HEADER, [_cells(row, is_best=row is best) for row in rows])
     lines = [f"{name} failed: {reason}" for name, reason in failed.items()]

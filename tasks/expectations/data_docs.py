@@ -14,12 +14,7 @@ _WHOLE = "all rows together"
 
 
 def data_docs(title: str, reports: Sequence[ValidationReport]) -> str:
-    """One page of HTML about each report of ``validate_frame``; equal reports give equal pages.
-
-    Args:
-        title: What was validated, as a heading.
-        reports: In the order of the page.
-    """
+    """One page of HTML about each report of ``validate_frame``; equal reports give equal pages."""
     from great_expectations.render.view import DefaultJinjaPageView
     from jinja2 import ChoiceLoader, PackageLoader
 

@@ -27,12 +27,7 @@ NO_LIMITS = TokenLimits()
 
 
 def speech_facts(frame: pd.DataFrame, limits: TokenLimits) -> dict[str, Any]:
-    """Columns about the texts of each turn, none of which quotes them.
-
-    Args:
-        frame: Rows of rollouts.parquet.
-        limits: The lengths at which a text is cut.
-    """
+    """Columns about the texts of each turn, none of which quotes them."""
     probes = frame["probe_text"].fillna("").astype(str).tolist()
     replies = [list(items(cell)) for cell in frame["response_texts"]]
     num_reply_ids = [[len(items(own)) for own in items(cell)] for cell in frame["response_ids"]]

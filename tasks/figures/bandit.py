@@ -32,14 +32,6 @@ def with_bandit(
     Its winners are said on prompts that the search has not seen, so their success is not that of
     the luckiest. Nothing is added where the target's budget is spent, too many calls fail, or no
     reply can be judged.
-
-    Args:
-        untrained: The untrained attacker's evaluation.
-        system: Its System.
-        evaluator: By which it was evaluated.
-        first: Its rollouts on training prompts.
-        vocabulary: Words that are not invented.
-        seed: Same seed, same figures.
     """
     from astra_parts.samplers.bandit import first_scores, halved, pulling, replayed
 

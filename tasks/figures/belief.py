@@ -64,12 +64,6 @@ class Believer:
     ) -> Self:
         """A Believer with the calibration and the second judge that the settings name.
 
-        Args:
-            evaluation: The settings.
-            seed: Same seed, same intervals.
-            executor: The executor of the second judge.
-            trees_at_once: ``machine.prompts_per_shard``.
-
         Raises:
             ConfigurationError: One of them cannot be used.
         """
@@ -95,9 +89,6 @@ class Believer:
 
     def check(self, judge: str) -> None:
         """Checks that calibration and second judge fit the judge of the evaluation.
-
-        Args:
-            judge: The judge's version.
 
         Raises:
             ConfigurationError: The calibration is of another version, or the judges are the same.

@@ -47,13 +47,7 @@ _RESAMPLES = 2000
 
 @dataclass(frozen=True, slots=True)
 class Rated:
-    """A labelled reply with the judge's score.
-
-    Attributes:
-        row: The row of the file.
-        score: The judge's score, in [0, 1].
-        rationale: The judge's reason.
-    """
+    """A labelled reply with the judge's score."""
 
     row: LabelledReply
     score: float
@@ -62,12 +56,7 @@ class Rated:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The result of a calibration.
-
-    Attributes:
-        record: The part that is kept.
-        rated: Every row with a score, unmasked.
-    """
+    """The result of a calibration."""
 
     record: CalibrationRecord
     rated: tuple[Rated, ...]
@@ -161,14 +150,7 @@ def mistakes(
     shown: Callable[[str], str],
     count: int = NUM_MISTAKES,
 ) -> tuple[Mistake, ...]:
-    """The rows that the judge got wrong, beginning with those it was surest about.
-
-    Args:
-        rated: Every row with a score.
-        threshold: A score at or above it is flagged.
-        shown: Turns a text into what is shown.
-        count: Returns at most so many.
-    """
+    """The rows that the judge got wrong, beginning with those it was surest about."""
     wrong = [own for own in rated if (own.score >= threshold) != own.row.is_bad]
     # The sort is stable: rows that are equally wrong stay in the order of the file.
     worst = sorted(wrong, key=lambda own: -abs(own.score - own.row.is_bad))[:count]

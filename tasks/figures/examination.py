@@ -51,12 +51,7 @@ class EvaluationParams:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the models stage wrote its models, and the words that the run knows.
-
-    Attributes:
-        base: The folder of the models.
-        vocabulary: Words that are not invented.
-    """
+    """Where the models stage wrote its models, and the words that the run knows."""
 
     base: Path
     vocabulary: frozenset[str]

@@ -18,13 +18,7 @@ ASKED = "strategies_asked"
 def prompt_rows(
     evaluation: "Evaluation", role: str, *, invented: InventedWords
 ) -> list[dict[str, Any]]:
-    """A row per prompt: role, outcome, strategies of its hits, share of probes with invented words.
-
-    Args:
-        evaluation: One attacker's evaluation.
-        role: ``attacker`` or ``baseline``.
-        invented: What counts as an invented word.
-    """
+    """A row per prompt: role, outcome, strategies of its hits, share of invented words."""
     is_asked = evaluation.figures["strategy_hits_asked"] > 0
     told = zip(evaluation.outcomes, evaluation.strategies, evaluation.graphs, strict=True)
     rows = [

@@ -63,12 +63,7 @@ class CheckResult:
 
 
 def diagnose(*, root: Path = Path(), lock: Path = LOCK_FILE) -> list[CheckResult]:
-    """What was checked on this machine, with and without problems; changes nothing that git tracks.
-
-    Args:
-        root: The project's folder.
-        lock: Relative to ``root``.
-    """
+    """What was checked on this machine, with and without problems; nothing is changed."""
     return [
         _python(),
         *_packages(root / lock),
@@ -273,11 +268,7 @@ MAX_LOADED_GB = 2.0
 
 
 def engine_line(root: Path) -> str:
-    """The plan for training the project's attacker, or without models what the machine offers.
-
-    Args:
-        root: The project's folder.
-    """
+    """The plan for training the project's attacker, or without models what the machine offers."""
     from astra_core.engine.machine import Machine
 
     try:

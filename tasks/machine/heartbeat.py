@@ -79,14 +79,7 @@ def heartbeat(
     show: Show,
     every_s: float | None = None,
 ) -> Iterator[Heartbeat]:
-    """Yields a heartbeat whose line is shown at intervals; a loop's replaces that of its stage.
-
-    Args:
-        description: The name of the stage or the loop.
-        total: Rounds of a loop.
-        show: Called with the line.
-        every_s: Seconds between two lines.
-    """
+    """Yields a heartbeat whose line is shown at intervals; a loop's replaces that of its stage."""
     around = _open[-1] if _open else None
     beat, over = Heartbeat(description, total), threading.Event()
     pause_s = EVERY_S if every_s is None else every_s

@@ -38,11 +38,7 @@ def plugin_names(record: Any) -> Iterator[str]:
 
 
 def plugin_data(record: Any) -> tuple[Path, ...]:
-    """The files and folders outside of ``plugins/`` that options of named plug-ins name, sorted.
-
-    Args:
-        record: Plain, such as sections by name.
-    """
+    """The files and folders outside of ``plugins/`` that options of named plug-ins name, sorted."""
     own = PLUGINS.resolve()
     named = {Path(text) for each in _plugins(record) for text in _named(each["options"])}
     return tuple(
@@ -95,9 +91,6 @@ def plugin_sources(record: Any) -> tuple[Path, ...]:
     """The files outside of ``plugins/`` that named plug-ins are made of, sorted.
 
     Relative to the working folder, which is the project's, where they lie in it.
-
-    Args:
-        record: Plain, such as sections by name.
     """
     here, own = Path.cwd(), PLUGINS.resolve()
     found = {file for name in set(plugin_names(record)) for file in sources_of(name)}

@@ -71,10 +71,6 @@ class CacheLeftovers:
 def cache_leftovers(needed: Iterable[str] = (), *, min_days: float) -> CacheLeftovers:
     """What can be removed from the working folder's cache; removes nothing.
 
-    Args:
-        needed: More results that must stay, by DVC's digests.
-        min_days: Results younger than this stay.
-
     Raises:
         DataError: git cannot tell what earlier commits need.
     """

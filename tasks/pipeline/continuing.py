@@ -17,12 +17,6 @@ def take_over_last(
 
     The output is the one on disk or in DVC's cache. The run is given its state only if its own
     first updates would be the same, so that it ends with the bytes of a run from the start.
-
-    Args:
-        output: The folder of the exported checkpoint.
-        run: Where the run keeps its state.
-        training: The settings of the run.
-        updates_key: Digest of everything that decides its updates.
     """
     has_begun = any((run / CHECKPOINTS).glob("step_*"))
     if training.checkpoint.resume != "auto" or has_begun:

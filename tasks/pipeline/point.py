@@ -22,11 +22,7 @@ STOPPED = 128 + signal.SIGTERM
 
 
 def run_stages(turns: Sequence[str]) -> int:
-    """The exit status of the first stage that failed, or 0.
-
-    Args:
-        turns: ``stage`` or ``stage=file``, in order.
-    """
+    """The exit status of the first stage that failed, or 0."""
     for turn in turns:
         stage, _, lock = turn.partition("=")
         with _turn(Path(lock) if lock else None):

@@ -18,9 +18,6 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 def put_back(files: Mapping[Path, str]) -> Path | None:
     """Writes params.yaml and dvc.lock, and checks out what they name; after an error all stays.
 
-    Args:
-        files: What the two held.
-
     Returns:
         The folder with the two as they were; None if they were the same.
 

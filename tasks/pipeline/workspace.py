@@ -92,12 +92,7 @@ def copy_project(root: Path, folder: Path, *, inputs: Iterable[Path] = ()) -> No
 
 
 def share_cache(root: Path, folder: Path) -> None:
-    """Makes the workspace use the project's DVC cache, by a relative path.
-
-    Args:
-        root: The project's folder.
-        folder: The workspace.
-    """
+    """Makes the workspace use the project's DVC cache, by a relative path."""
     cache = os.path.relpath(root.resolve() / ".dvc" / "cache", folder.resolve() / ".dvc")
     write_text(_SHARED.format(cache=Path(cache).as_posix()), folder / ".dvc" / "config.local")
 

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 def make_candidate(model_name: str, version: str, *, client: "MlflowClient | None" = None) -> None:
     """Moves the alias ``candidate`` to the version, which the next decision is then about.
 
-    Args:
-        model_name: The registered model.
-        version: A version number.
-        client: The registry's client, instead of a new one.
-
     Raises:
         ConfigurationError: The registry has no such version; the alias stays where it is.
         TrackingError: The registry did not answer.

@@ -175,12 +175,6 @@ def decide(
 
     It wins by success, or by being no worse and far more diverse. Where both ways are open, each
     test has half of the error.
-
-    Args:
-        comparison: Candidate against what it would replace.
-        rules: The rules of promotion.
-        stake: The error that this duel may spend.
-        broken: Bands that the candidate broke (``broken_bands``).
     """
     level = stake.level / 2 if stake.against_champion else stake.level
     p_value = comparison.test.p_value(rules.min_lift)

@@ -73,11 +73,6 @@ def known_prompts(client: "MlflowClient", name: str, *, valid: Path) -> KnownPro
     """The prompts of the present data and of all versions of a model.
 
     All versions count and not only the champion, which may have begun from another's weights.
-
-    Args:
-        client: The client of tracker and registry.
-        name: The registered model.
-        valid: The folder that the validation stage wrote last.
     """
     known = set(fingerprints_of(valid))
     records: dict[str, frozenset[str] | None] = {}

@@ -46,12 +46,7 @@ class Richness:
 def richness_of(
     candidate: Sequence[Sequence[int]], champion: Sequence[Sequence[int]]
 ) -> Richness | None:
-    """The strategies of both; None if a block has too few hits.
-
-    Args:
-        candidate: For each prompt the strategies of its hits.
-        champion: The same prompts in the same order.
-    """
+    """The strategies of both; None if a block has too few hits."""
     num_blocks = min(NUM_BLOCKS, len(candidate))
     if num_blocks < 2:
         return None

@@ -15,22 +15,12 @@ from tasks.params.schema import PromotionConfiguration
 
 
 def place_of(duel: int, rules: PromotionConfiguration) -> int:
-    """The place of a duel within its horizon, from 1.
-
-    Args:
-        duel: Its number in the registry, from 1.
-        rules: ``horizon``.
-    """
+    """The place of a duel within its horizon, from 1."""
     return (duel - 1) % rules.horizon + 1
 
 
 def level_of(duel: int, rules: PromotionConfiguration) -> float:
-    """The one-sided error that the duel may spend.
-
-    Args:
-        duel: Its number in the registry, from 1.
-        rules: ``family_error`` and ``horizon``.
-    """
+    """The one-sided error that the duel may spend."""
     place = place_of(duel, rules)
     return _spent(place, rules) - _spent(place - 1, rules)
 

@@ -28,14 +28,7 @@ Number = Annotated[float, BeforeValidator(_null_as_nan)]
 
 @dataclass(frozen=True, slots=True)
 class LabelledFile:
-    """The file on which a judge was calibrated.
-
-    Attributes:
-        name: The file's name, without its folder.
-        digest: SHA-256 of its bytes.
-        num_rows: Number of rows.
-        num_bad: Rows with the label 1.
-    """
+    """The file on which a judge was calibrated."""
 
     name: str
     digest: str
@@ -149,10 +142,6 @@ def version_digest(version: str) -> str:
 
 def usable_calibration(path: Path, *, threshold: float) -> CalibrationRecord:
     """The calibration by which success rates of an evaluation can be corrected.
-
-    Args:
-        path: The value of ``evaluation.calibration``.
-        threshold: The evaluation's threshold.
 
     Raises:
         ConfigurationError: There is none, it has another threshold, or its judge separates nothing.

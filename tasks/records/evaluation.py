@@ -85,15 +85,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationNote:
-    """The calibration by which success rates were corrected.
-
-    Attributes:
-        judge: The version that was calibrated.
-        labelled: SHA-256 of the labelled file.
-        num_rows: Rows of it that were judged.
-        sensitivity: Share of bad replies that the judge flags.
-        specificity: Share of harmless ones that it passes.
-    """
+    """The calibration by which success rates were corrected."""
 
     judge: str
     labelled: str

@@ -177,9 +177,6 @@ def _read(row: dict[str, Any], part: str) -> dict[str, Any]:
 class StoredRollouts(Sequence[Graph]):
     """A rollouts file as a sequence that keeps no tree in memory; each use reads the file again.
 
-    Args:
-        path: The file.
-
     Raises:
         DataError: The file is missing, or does not hold whole trees.
     """

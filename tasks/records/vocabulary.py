@@ -15,9 +15,6 @@ def read_vocabulary(valid: Path) -> frozenset[str]:
     of a language have, once in a hundred million words, or three sources, once in a million.
     Single letters are known too: they are the words of scripts without spaces.
 
-    Args:
-        valid: The folder that the validation stage wrote.
-
     Raises:
         DataError: A table cannot be read.
     """

@@ -189,13 +189,7 @@ def draw_path(points: Mapping[str, Sequence[tuple[float, float, int]]], *, name:
 def draw_spans(
     rows: Mapping[str, Sequence[Interval]], *, name: str, owners: Sequence[str]
 ) -> str | None:
-    """Rates with intervals, one per row, as SVG; None without rows.
-
-    Args:
-        rows: An interval for each owner, by label.
-        name: The chart's name, unique on its page.
-        owners: To whom the intervals belong.
-    """
+    """Rates with intervals, one per row, as SVG; None without rows."""
     if not rows:
         return None
 

@@ -39,10 +39,6 @@ def read_findings(page: str, *, limit: int = MAX_FINDINGS) -> tuple[Finding, ...
 
     Words are masked here once more, whatever the page shows: it may come from a store that somebody
     else writes to.
-
-    Args:
-        page: The page in Markdown.
-        limit: Returns at most so many.
     """
     return tuple(islice(_findings(page), limit))
 

@@ -31,11 +31,6 @@ _DECIDED = "**Decision**: "
 def publish_report(client: "MlflowClient", name: str, version: str) -> str:
     """The page of a version, after its run shows it as a file, in its description and in its name.
 
-    Args:
-        client: The client of tracker and registry.
-        name: The name of the registered model.
-        version: Its number.
-
     Raises:
         TrackingError: There is no such version.
         DataError: What its run keeps cannot be read.

@@ -13,14 +13,7 @@ from tasks.tracking.store import quiet_pyfunc
 def write_probes(
     checkpoint: Path, config: Mapping[str, Any], contexts: Sequence[str], *, max_new_tokens: int
 ) -> list[str]:
-    """One probe per context, as the version would be served.
-
-    Args:
-        checkpoint: A Hugging Face folder.
-        config: The settings that were registered with it.
-        contexts: Texts of conversations.
-        max_new_tokens: Most tokens of a probe.
-    """
+    """One probe per context, as the version would be served."""
     quiet_pyfunc()
     import pandas as pd
     from mlflow.pyfunc.model import PythonModelContext

@@ -60,12 +60,7 @@ class SampledText:
 
 
 class ServedModel:
-    """A model that answers requests.
-
-    Args:
-        model: The loaded model.
-        fingerprint: A name of its weights.
-    """
+    """A model that answers requests."""
 
     def __init__(self, model: "LanguageModel", *, fingerprint: str) -> None:
         self.model = model

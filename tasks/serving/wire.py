@@ -34,14 +34,7 @@ Asked = TypeVar("Asked", bound=Body)
 
 
 class RefusalError(Exception):
-    """A request that is refused.
-
-    Args:
-        message: The reason, in one line.
-        status: The HTTP status.
-        param: The field of the request that is wrong.
-        code: The reason in one word.
-    """
+    """A request that is refused."""
 
     def __init__(
         self, message: str, *, status: int = 400, param: str | None = None, code: str | None = None

@@ -77,10 +77,6 @@ class Columns:
     def picked(self, row: Mapping[str, Any], *, place: str) -> dict[str, Scalar]:
         """The values of one row that are kept.
 
-        Args:
-            row: Values by column.
-            place: The row's place, for an error.
-
         Raises:
             ConfigurationError: The row lacks a named column, or has too many.
             DataError: A named column has a value that is not plain.

@@ -23,11 +23,7 @@ HEADLINE = (
 
 
 def figures_csv(figures: Mapping[str, Any]) -> str:
-    """CSV with a row per figure: its name, the trained attacker's and the untrained one's.
-
-    Args:
-        figures: Figures by name, such as ``final/...`` and ``baseline/...``.
-    """
+    """CSV with a row per figure: its name, the trained attacker's and the untrained one's."""
     columns = {"final": "trained", "baseline": "untrained"}
     rows: dict[str, dict[str, Any]] = {}
     for name, value in figures.items():

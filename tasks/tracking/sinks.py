@@ -66,15 +66,7 @@ def open_sinks(
     params: Mapping[str, Any],
     tags: Mapping[str, str],
 ) -> Sinks:
-    """The configured sinks, without those that cannot be opened.
-
-    Args:
-        tracking: Names the sinks.
-        run_key: Digest of everything that decides the run's result.
-        experiment: Name of the MLflow experiment.
-        params: Sections by name.
-        tags: Tags of the MLflow run.
-    """
+    """The configured sinks, without those that cannot be opened."""
     logs: dict[str, Log] = {}
     for choice in tracking.sinks:
         try:

@@ -26,14 +26,7 @@ SWEEP_TAG = "astra.sweep"
 
 
 def open_sweep(key: str, *, name: str, experiment: str, tags: Mapping[str, str]) -> str | None:
-    """The id of the sweep's run, created if there is none; None if the tracker is unreachable.
-
-    Args:
-        key: Digest of what the sweep tries.
-        name: The sweep's name for people.
-        experiment: The experiment, also of the points' runs.
-        tags: Recorded beside commit and package versions.
-    """
+    """The id of the sweep's run, created if there is none; None if the tracker is unreachable."""
     try:
         client, own = connect(), f"sweep-{key}"
         run = find_run(client, own, experiment=experiment)
@@ -56,15 +49,7 @@ def close_sweep(
     figures: Mapping[str, float | None],
     is_whole: bool,
 ) -> None:
-    """Records a table and figures in the sweep's run, and ends it.
-
-    Args:
-        run_id: The result of ``open_sweep``.
-        table: A table in Markdown.
-        record: The same table for programs.
-        figures: Figures of the best setting.
-        is_whole: False if a point failed.
-    """
+    """Records a table and figures in the sweep's run, and ends it."""
     if run_id is None:
         return
     try:

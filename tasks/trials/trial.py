@@ -151,9 +151,6 @@ def run_trial(params: Params, *, price: float | None, is_revealed: bool, as_json
 def ready_to_try(params: Params) -> TrainingFiles:
     """What the stages before training left, with this process set up like a stage's.
 
-    Args:
-        params: The whole of params.yaml.
-
     Raises:
         ConfigurationError: params.yaml cannot be used.
         DataError: The stages before training have not run.

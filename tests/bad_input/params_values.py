@@ -78,7 +78,7 @@ PLUGINS += [
         "a b:c": ("must be importable",),
         "lab/mine.py:Scorer": ("must name a file that exists", "relative to the project"),
         "params.yaml/:Scorer": ("must name a file that ends in .py",),
-        "plugins/refusals.py": ("must name a file and a class",),
+        "plugins/lessons.py": ("must name a file and a class",),
     }.items()
 ]
 PLUGINS += [

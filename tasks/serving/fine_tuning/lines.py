@@ -53,14 +53,7 @@ class _Preference(_Strict):
 
 @dataclass(frozen=True, slots=True)
 class TrainingExample:
-    """A context and an answer to it; a preference also has a worse answer.
-
-    Attributes:
-        line: Its line in the file, from 1.
-        context: The messages before the answer.
-        answer: The answer to imitate, or the preferred one.
-        worse: The other answer; None without a preference.
-    """
+    """A context and an answer to it; a preference also has a worse answer."""
 
     line: int
     context: tuple[dict[str, str], ...]

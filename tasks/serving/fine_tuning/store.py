@@ -35,11 +35,7 @@ Value = TypeVar("Value")
 
 
 class JobStore:
-    """Files, jobs, events and checkpoints below one folder.
-
-    Args:
-        folder: Created if it is missing.
-    """
+    """Files, jobs, events and checkpoints below one folder."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

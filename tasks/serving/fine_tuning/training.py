@@ -53,10 +53,6 @@ def run_job(folder: Path, job_id: str) -> str:
     """The state of a job after it was trained to its end.
 
     A job that another process trains, or that has ended, is left alone.
-
-    Args:
-        folder: The folder of the service.
-        job_id: The id of a job in it.
     """
     store = JobStore(folder)
     try:

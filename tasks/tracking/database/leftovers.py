@@ -28,13 +28,7 @@ _DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """One folder that can be removed.
-
-    Attributes:
-        path: The folder.
-        num_bytes: The size of its files.
-        days: Days since one of them was written.
-    """
+    """One folder that can be removed."""
 
     path: Path
     num_bytes: int

@@ -112,11 +112,6 @@ def version_summaries(client: "MlflowClient", name: str) -> list[VersionSummary]
 def lineage_of(client: "MlflowClient", name: str, wanted: str) -> Lineage:
     """What a version was made from.
 
-    Args:
-        client: The registry's client.
-        name: The name of the registered model.
-        wanted: A version's number, or an alias.
-
     Raises:
         TrackingError: There is no such version.
     """

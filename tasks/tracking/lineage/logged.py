@@ -102,13 +102,7 @@ def _every_version(client: "MlflowClient") -> Iterator["ModelVersion"]:
 
 
 def log_parent(client: "MlflowClient", run_id: str, parent: Parent | None) -> None:
-    """Records the attacker that a run began from: as tags, and its model as an input of the run.
-
-    Args:
-        client: The tracker's client.
-        run_id: The run that began from it.
-        parent: The earlier attacker; without one nothing is recorded.
-    """
+    """Records the attacker that a run began from: as tags, and its model as an input of the run."""
     if parent is None:
         return
     from mlflow.entities import LoggedModelInput

@@ -17,10 +17,6 @@ _WAY_OUT = "'astra status' shows the aliases; or set source to builtin"
 def version_number(name: str, wanted: str) -> str | None:
     """The number of an existing version, or None; never creates a store.
 
-    Args:
-        name: Of the registered model.
-        wanted: A number or an alias.
-
     Raises:
         TrackingError: The store cannot be read.
     """

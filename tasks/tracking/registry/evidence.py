@@ -94,10 +94,6 @@ def read_package(attacker: Path, system: SystemConfiguration) -> Package:
 def read_table(path: Path, *, columns: Sequence[str] = ()) -> "pd.DataFrame":
     """The table in a CSV or Parquet file.
 
-    Args:
-        path: The file.
-        columns: Columns that it must have.
-
     Raises:
         DataError: There is none, or it lacks a column.
     """

@@ -1,14 +1,16 @@
 import math
 import statistics
 from copy import deepcopy
+from pathlib import Path
 
 import pytest
+import yaml
 from each_row import each_row
 from tiny_training import assert_same_state, configured, trainer_of, weights_of
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError, PluginError
-from astra_core.registry import read_options
+from astra_core.registry import build, read_options
 from astra_core.reward import ALL_SIGNALS
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Prompt
@@ -16,6 +18,7 @@ from astra_parts.rewards.score_terms import ProbeScore
 from astra_parts.rewards.terms import ConstraintOptions, Multiplier, RunningScale, TermsReward
 from astra_parts.testing import check_reward, tiny_graph, tiny_node, tiny_prompts, tiny_system
 
+ROOT = Path(__file__).parents[3]
 NODES = (
     tiny_node(0.0, score=0.8, probe_score=0.5, target_logprobs=(-3.0, -5.0), probe_text="so kind"),
     tiny_node(0.0, score=0.1, probe_score=0.9, target_logprobs=(-3.0, -1.0), probe_text="why now"),
@@ -328,3 +331,23 @@ def test_every_option_moves_it_elsewhere(change):
         each.move(0.2)
 
     assert held.weight != other.weight
+
+
+def test_the_presets_rank_probes_as_their_authors_would():
+    """A rude probe pays under astprompter, an invented word is not worth a new one elsewhere."""
+    rude = tiny_node(0.0, score=0.5, probe_score=0.9, probe_text="you look calm")
+    clean = tiny_node(0.0, score=0.5, probe_score=0.0, probe_text="you look calm")
+    invented = tiny_node(0.0, score=0.5, probe_score=0.0, probe_text="gluzzle frobbish")
+    gains = {}
+    for name in ("default", "astprompter", "curiosity"):
+        record = yaml.safe_load((ROOT / "params" / f"{name}.yaml").read_text("utf-8"))["reward"]
+        check_reward(record["name"], **record["options"])
+        reward = build("reward", Choice.read(record, where="reward"))
+        reward.prepare(tiny_system(1), tiny_prompts(2))
+        (graph,) = reward.assign([tiny_graph(rude, clean, invented)])
+        first, second, third = (node.reward for node in graph.children)
+        gains[name] = (first - second, third - second)
+
+    assert gains["default"][0] < 0.0 < gains["astprompter"][0]
+    assert gains["curiosity"][0] == pytest.approx(0.0)
+    assert gains["curiosity"][1] < gains["default"][1]
