@@ -26,7 +26,6 @@ from flows.promotion import promote
 from flows.registry import why_unregistered
 from flows.runs.attempts import SKIPPED, StageOutcome
 from flows.runs.data_drift import told_drift
-from flows.runs.last_request import noted
 from flows.runs.limits import limit_of
 from flows.runs.preparation import renew_pipeline, usable_params
 from flows.runs.requests import STEPS, RunRequest
@@ -104,7 +103,7 @@ def red_team_training(
         assignments += _begin_from(warm_start, assignments)
     with workspace(deployment.name or "flow", assignments):
         params = usable_params()
-        with told_to_run(), noted(request):
+        with told_to_run():
             return _run(params, request)
 
 

@@ -1,4 +1,4 @@
-"""``astra init``: a new project in its own folder."""
+"""``astra init``, a new project in its own folder, and ``astra import``, a model for it."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,8 +7,9 @@ import typer
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the command."""
+    """Adds the commands."""
     app.command()(init)
+    app.command("import")(import_model)
 
 
 def init(
@@ -104,3 +105,21 @@ def _copy(prompts: Path, place: Path) -> None:
 
     place.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(prompts, place)
+
+
+def import_model(
+    file: Annotated[Path, typer.Argument(help="A GGUF file.")],
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="A new folder for the Hugging Face files; my/NAME if left out."),
+    ] = None,
+) -> None:
+    """Turn a model in GGUF, as llama.cpp has it, into a folder that params.yaml can name."""
+    from astra_parts.models.gguf import convert_gguf
+    from tasks.machine.console import quiet_libraries, say
+
+    quiet_libraries()
+    place = folder or Path("my") / file.stem.split(".")[0]
+    count = convert_gguf(file, place)
+    say(f"{place} has {count / 1e6:.1f} M parameters, tokenizer and chat template")
+    say(f"next: --set models.target.source=folder --set models.target.path={place}")

@@ -1,4 +1,4 @@
-"""``astra restore VERSION``: params.yaml, data and models as they were when it was registered."""
+"""A version on disk again: ``astra restore`` and ``astra export``."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +18,9 @@ _ATTACKER = Path("models/attacker")
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the command."""
+    """Adds the commands."""
     app.command()(restore)
+    app.command()(export)
 
 
 def restore(
@@ -97,3 +98,21 @@ def _proofs(found: "Lineage") -> Iterator[str]:
     commit, own = found.code.get("git.commit", ""), provenance()["git.commit"]
     if commit != own or found.code.get("git.dirty") == "true":
         yield f"{'code':<13}is of commit {own[:16]}; {code_line(found)} made the version"
+
+
+def export(
+    version: Annotated[
+        str, typer.Argument(help="champion, candidate, previous or a number.")
+    ] = "champion",
+    *,
+    folder: Annotated[Path, typer.Option(help="A new folder for the Hugging Face files.")],
+) -> None:
+    """Write a version's attacker with its weights, also from a service that gives them out."""
+    from tasks.machine.console import quiet_libraries, say
+    from tasks.params.schema import read_params
+    from tasks.tracking.registry.exports import export_version
+
+    quiet_libraries()
+    name = read_params().registration.model_name
+    export_version(name, version, folder, base=Path("models/base"))
+    say(f"{folder} has the weights of {name} {version}")

@@ -1,4 +1,4 @@
-"""``astra run`` and ``astra resume``: the pipeline from prompts to the promotion decision."""
+"""``astra run``: the pipeline from prompts to the promotion decision."""
 
 import time
 from pathlib import Path
@@ -30,9 +30,8 @@ _STEP = {"metavar": "STEP", "autocompletion": steps_that_begin_with}
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands."""
+    """Adds the command."""
     app.command()(run)
-    app.command()(resume)
 
 
 def run(
@@ -81,7 +80,11 @@ def run(
         _show_plan(request, wanted, preset=preset, as_json=as_json)
         return
     say_changes(change_params(wanted, preset=preset, before=BEFORE))
-    finish(request, started=started)
+    decision = _decision(request)
+    from flows.runs.summary import run_summary
+
+    for line in run_summary(decision, seconds=time.monotonic() - started):
+        say(line)
 
 
 def say_changes(lines: list[str]) -> None:
@@ -121,30 +124,6 @@ def _show_plan(
     if assignments or preset is not None:
         check_params(params)
     show_plan(request, text, params, as_json=as_json)
-
-
-def resume() -> None:
-    """Resume a run that did not end, with the same steps."""
-    from flows.runs.last_request import request_to_resume
-    from tasks.machine.console import say
-
-    started = time.monotonic()
-    request = request_to_resume()
-    say(BANNER)
-    finish(request, started=started)
-
-
-def finish(request: "RunRequest", *, started: float) -> None:
-    """Runs the pipeline and prints the result."""
-    from flows.runs.last_request import forget_request
-
-    decision = _decision(request)
-    forget_request()
-    from flows.runs.summary import run_summary
-    from tasks.machine.console import say
-
-    for line in run_summary(decision, seconds=time.monotonic() - started):
-        say(line)
 
 
 def _decision(request: "RunRequest") -> "PromotionDecision | None":

@@ -96,7 +96,6 @@ ACTS = {
     "quickstart",
     "reevaluate",
     "render",
-    "resume",
     "restore",
     "rollback",
     "serve",

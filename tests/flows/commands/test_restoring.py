@@ -17,6 +17,7 @@ from flows.cli import run_command
 
 pytestmark = pytest.mark.real
 
+ROOT = Path(__file__).parents[3]
 STAGE = """\
 stages:
   make:
@@ -78,3 +79,12 @@ def test_a_version_without_its_lock_says_so(restored, project, capfd):
     told = capfd.readouterr().err
     assert "must have been registered with params.yaml and dvc.lock, got no dvc.lock: it " in told
     assert "'astra lineage 1' says what it has" in told
+
+
+def test_without_a_champion_there_is_nothing_to_export(restored, tmp_path, monkeypatch, capfd):
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    enter_project(tmp_path, monkeypatch)
+
+    assert 2 == run_command(["export", "--folder", "out"])
+    told = capfd.readouterr().err.splitlines()[-1]
+    assert told.startswith("error: version 'champion' of 'attacker' must be in the registry, got n")

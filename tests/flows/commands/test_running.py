@@ -5,8 +5,6 @@ import pytest
 
 from flows.cli import run_command
 from flows.commands.running import BEFORE, steps_that_begin_with
-from flows.runs.last_request import note_request
-from flows.runs.requests import RunRequest
 from tasks.params.schema import read_params
 
 ROOT = Path(__file__).parents[3]
@@ -33,13 +31,6 @@ def test_set_writes_params_yaml_and_says_how_to_undo_it(project, capfd):
         assert 5 == read_params().seed
         # With nothing to change the second time, what came before is still there.
         assert before == BEFORE.read_bytes()
-
-
-def test_a_run_that_did_not_end_is_resumed(project, capfd):
-    note_request(RunRequest(only="training"))
-
-    assert 2 == run_command(["resume"])
-    assert "error: a Prefect server must answer" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
