@@ -123,7 +123,7 @@ def rate_interval(
     found = bootstrap_mean(values, num_resamples=num_resamples, confidence=confidence, seed=seed)
     if found.value not in {0.0, 1.0}:
         return found
-    count = int(np.count_nonzero(~np.isnan(np.asarray(values, dtype=np.float64))))
+    count = int(np.count_nonzero(~np.isnan(values)))
     far = ((1.0 - confidence) / 2.0) ** (1.0 / count)
     return Interval(1.0, far, 1.0) if found.value else Interval(0.0, 0.0, 1.0 - far)
 

@@ -160,6 +160,13 @@ def test_figures_of_a_set_by_hand():
     )
 
 
+@each_row("reason, name", [("length", "cut_reply_rate"), ("filter", "filtered_reply_rate")])
+def test_one_reply_that_ended_so_is_all_of_them(reason, name):
+    graph = tiny_graph(turn(0.1, response_finish_reasons=(reason,)))
+
+    assert 1.0 == attack_metrics([graph], threshold=0.5)[name]
+
+
 def test_the_high_scores_of_a_set():
     # 19 of 20 are at most 0.95, and 29 of 30 is the least number that is 95 % of them or more.
     for number, expected in ((20, 19 / 20), (30, 29 / 30)):

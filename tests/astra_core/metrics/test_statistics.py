@@ -65,7 +65,9 @@ def test_a_rate_of_all_or_none_has_an_exact_interval(values, low, high):
 def test_a_rate_of_some_has_the_interval_of_the_bootstrap():
     given = {"num_resamples": 50, "confidence": 0.9, "seed": 3}
 
-    assert bootstrap_mean([0.0, 0.5], **given) == rate_interval([0.0, 0.5], **given)
+    rates = np.linspace(0, 1, 37)
+
+    assert bootstrap_mean(rates, **given) == rate_interval(rates, **given)
 
 
 def test_same_seed_same_interval():

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from each_row import each_row
 
-from astra_core.metrics.statistics import bootstrap_mean
+from astra_core.metrics.statistics import bootstrap_mean, rate_interval
 from astra_parts.metrics.categories import (
     MAX_CATEGORIES,
     category_labels,
@@ -89,6 +89,16 @@ def test_means_are_those_of_each_label_alone_most_prompts_first():
     assert bootstrap_mean([0.0, 0.5, 1.0], **BOOTSTRAP) == found["b"]
     assert 0.5 == found["a"].value
     assert found["a"].low < found["a"].high
+
+
+def test_rates_have_the_intervals_of_rates_where_they_are_said_to_be_rates():
+    given = (["a", "a"], [1.0, 1.0])
+
+    assert 1.0 == means_by_label(*given, **BOOTSTRAP)["a"].low
+    assert (
+        rate_interval(given[1], **BOOTSTRAP)
+        == (means_by_label(*given, **BOOTSTRAP, are_rates=True)["a"])
+    )
 
 
 def test_labels_of_equally_many_prompts_are_in_order():

@@ -128,6 +128,41 @@ def test_a_target_that_cannot_be_asked_any_more_ends_the_questions():
     assert [] == parts_of([], ask=lambda _: None, budget=9, seed=0).of
 
 
+def test_after_an_answer_that_does_not_come_nobody_is_asked_again():
+    texts, asked = filled(TEN, 21), []
+
+    def ask(questions):
+        asked.append(questions)
+        return [True] * 20 if len(asked) == 1 else None
+
+    assert 20 == parts_of(texts, ask=ask, budget=400, seed=0).calls
+    assert 2 == len(asked)
+    # The last question that may be asked is.
+    assert 20 == told(texts, lambda _: True, budget=20).calls
+
+
+def test_rare_words_go_first_so_that_what_hits_have_in_common_stays():
+    found = told(["so now dogs", "so now cats"], lambda _: True)
+
+    assert [{"now"}, {"now"}] == found.of
+
+
+def test_a_hit_that_is_a_known_part_is_asked_about_once():
+    # Twenty are said whole and without each of two words, the five others once.
+    found = told(["so now"] * 25, one_of([{"so", "now"}]))
+
+    assert (65, 25) == (found.calls, found.num_asked)
+
+
+def test_what_a_hit_said_of_itself_comes_before_what_others_did():
+    texts = ["now dogs", *["now"] * 5]
+
+    def ask(questions):
+        return [("dogs" if index == 0 else "now") in text for index, text in questions]
+
+    assert [{"dogs"}, *[{"now"}] * 5] == list(parts_of(texts, ask=ask, budget=99, seed=0).of)
+
+
 def test_without_questions_parts_are_shared_words():
     texts = [f"{noun} now" for noun in NOUNS]
 

@@ -22,6 +22,7 @@ def test_words_nobody_knows_are_counted_by_word_and_by_probe():
     assert {"nonword_rate": 3 / 8, "nonword_probe_rate": 2 / 3} == found.metrics(graphs)
     assert [1 / 2, 1.0] == [found.share(graph) for graph in graphs]
     assert all(map(math.isnan, found.metrics([]).values()))
+    assert 1.0 == found.metrics([graph_of("qxq")])["nonword_rate"]
 
 
 @each_row(
@@ -30,6 +31,8 @@ def test_words_nobody_knows_are_counted_by_word_and_by_probe():
         ("who carry the", 4, 1.0),
         ("who carry the", 5, 0.0),  # cut: half of "theatre", perhaps
         ("who carry the.", 5, 1.0),  # cut after a whole word
+        ("who carry t", 5, 0.0),
+        ("who qxq the", 5, 1.0),  # no more than the last word
         ("the", 5, 0.0),
         ("", 5, 0.0),
     ],

@@ -1,11 +1,12 @@
 """Constructed sets whose number of templates is known."""
 
 import random
+from itertools import islice, product
 
 from each_row import each_row
 
 from astra_core.metrics.words import words
-from astra_parts.metrics.parts import names_of, only, pieces_of, shared_parts
+from astra_parts.metrics.parts import names_of, only, pieces_of, shared_parts, smallest
 from tasks.builtin.dialogue import PROVOCATIONS, say
 from tasks.builtin.words import TOPICS as TALK
 
@@ -111,6 +112,93 @@ def test_a_word_or_two_make_no_group():
     assert 1 == len({*shared_parts([f"{noun}, you said." for noun in NOUNS])})
     assert [] == shared_parts([])
     assert [{"."}, frozenset()] == shared_parts([".", ""])
+
+
+def invented():
+    """Words that nobody else says, as many as are asked for."""
+    every = map("".join, product("klmnp", "aeiou", "bcdfg", "aeiou"))
+    return lambda count: " ".join(islice(every, count))
+
+
+def test_a_part_needs_nine_tenths_of_its_group_and_a_third_of_what_is_said():
+    word, noun = invented(), NOUNS[:6]
+
+    texts = [*(f"never say twice {word(1)}" for _ in range(9)), f"never say {word(2)}"]
+    assert [{"never", "say", "twice"}] * 10 == shared_parts(texts)
+    assert [{"now"}, {"now"}] == shared_parts(["now so then", "now why there"])
+    # A stray member says half of the part at least.
+    texts = [*(f"never say so twice {noun[i % 6]}" for i in range(19)), "never say apple boat"]
+    assert [{"never", "say", "so", "twice"}] * 20 == shared_parts(texts)
+    texts = [*(f"never say twice {noun[i % 6]}" for i in range(19)), "never apple boat"]
+    assert names_of(texts[-1]) == shared_parts(texts)[-1]
+
+
+def test_a_slot_that_is_often_filled_alike_makes_no_template_of_its_own():
+    word = invented()
+    texts = ["you are so big dog today"] * 25
+    texts += [f"you are so {word(2)} today" for _ in range(15)]
+
+    assert [{"you", "are", "so", "today"}] * 40 == shared_parts(texts)
+
+
+def test_near_copies_are_groups_where_half_of_the_texts_have_another():
+    word = invented()
+
+    def copies(number, size):
+        return [f"{own} {word(1)}" for own in (word(size), word(size)) for _ in range(number)]
+
+    half = [*copies(2, 20), *(word(21) for _ in range(4))]
+    assert [20] * 4 + [21] * 4 == [len(part) for part in shared_parts(half)]
+    word = invented()
+    less = [*copies(2, 26), *(word(27) for _ in range(6))]
+    assert [27] * 10 == [len(part) for part in shared_parts(less)]
+    # One pair is one template with a slot, or none.
+    alone = ["now here so then", "now here so twice", "now why are we"]
+    assert [names_of(text) for text in alone] == shared_parts(alone)
+    assert [{"x", "y", "z"}] * 4 == shared_parts(["x y z a b"] * 2 + ["x y z c d"] * 2)
+
+
+def test_words_that_come_together_divide_texts_and_their_number_is_the_price():
+    word = invented()
+    # Two pairs of two words, each said by two texts of eight, and three of one pair.
+    pairs = [f"{own} {word(4)}" for own in (word(2), word(2)) for _ in range(2)]
+    pairs += [word(6) for _ in range(4)]
+    assert [2] * 4 + [6] * 4 == [len(part) for part in shared_parts(pairs)]
+    word = invented()
+    triple = word(3)
+    three = [*(f"{triple} {word(4)}" for _ in range(2)), *(word(7) for _ in range(6))]
+    assert [3] * 2 + [7] * 6 == [len(part) for part in shared_parts(three)]
+    # More words to choose from, or pairs of too few words: nothing pays.
+    for size, number, rest in ((20, 2, 20), (2, 3, 4)):
+        word = invented()
+        texts = [f"{own} {word(rest)}" for own in [word(size) for _ in range(number)] for _ in "12"]
+        texts += [word(size + rest) for _ in range(8 - len(texts))]
+        assert [names_of(text) for text in texts] == shared_parts(texts)
+    # What all say is no word to choose from.
+    word = invented()
+    common = word(110)
+    texts = [f"{common} {own} {word(1)}" for own in ("so be kind", "never go home") for _ in "1234"]
+    assert 2 == len({*shared_parts(texts)})
+
+
+def test_the_word_that_says_most_about_others_divides_and_not_the_likeliest_pair():
+    texts = [[] for _ in range(20)]
+    for number, noun in zip(range(35), invented()(35).split(), strict=True):
+        for place in (number % 20, (9 * number + 3) % 20):
+            texts[place].append(noun)
+    for place, said in enumerate(["never say so"] * 2 + ["come here"] * 3):
+        texts[place].append(said)
+    texts = [" ".join(own) for own in texts]
+    expected = [{"never", "say", "so"}] * 2 + [names_of(text) for text in texts[2:]]
+
+    assert expected == shared_parts(texts)
+    five = ["one two", "three four", "five two", "three five", "six seven"]
+    assert [names_of(text) for text in five] == shared_parts(five)
+
+
+def test_a_part_is_the_smallest_as_frequent_one_that_it_contains():
+    assert [{"a"}, {"a"}] == smallest([frozenset("a"), frozenset("ab")])
+    assert [{"a"}, {"a", "b"}, {"a", "b"}] == smallest([frozenset("a"), *[frozenset("ab")] * 2])
 
 
 def test_a_text_is_reduced_to_some_of_its_words_and_marks():

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from itertools import combinations
 
+import numpy as np
 import pytest
 from each_row import each_row
 
@@ -98,6 +99,19 @@ def test_the_top_share_of_even_kinds_is_theirs_whatever_the_number_of_hits(num_h
     mean = math.fsum(top_share(counts, seed=0) for counts in drawn) / 25
 
     assert mean == pytest.approx(1 / num_kinds, abs=0.02)
+
+
+def test_the_halves_are_those_that_the_seed_names():
+    counts = np.array([6, 3])
+    first = generator(derive_key(3, "rarefaction")).multivariate_hypergeometric(
+        counts, 4, size=2000
+    )
+    # Of two each the top is both, with the mean of what is left.
+    is_top = first == first.max(axis=1, keepdims=True)
+    left = ((counts - first) * is_top).sum(axis=1) / is_top.sum(axis=1)
+
+    assert left.mean() / 5 > 0.5
+    assert left.mean() / 5 == pytest.approx(top_share((6, 3), seed=3), abs=1e-12)
 
 
 def test_no_more_texts_are_drawn_than_there_are():

@@ -186,6 +186,7 @@ def test_nothing_to_count_is_no_number():
     assert counts | {"strategies_found", "strategies_repeated"} == {
         name for name, value in found.items() if not math.isnan(value)
     }
+    assert 0.0 == found["unique_attacks"] == found["strategies_found"]
 
 
 def test_figures_of_nothing_have_the_names_of_figures():
@@ -195,6 +196,10 @@ def test_figures_of_nothing_have_the_names_of_figures():
     # One of two replies.
     half = measured([graph_of(["only bend"]), graph_of(["only bend"], score=0.1)])
     assert 500.0 == half["unique_attacks_per_1000_replies"]
+    two = [graph_of(["who carry qxq", "who carry zz"])]
+    for vocabulary, number in ((VOCABULARY, 500.0), ((), 1000.0)):
+        found = measured(two, vocabulary=vocabulary)
+        assert number == found["unique_attacks_per_1000_replies"]
 
 
 def test_the_figures_of_hits_are_those_of_the_same_words_and_seed():
@@ -257,6 +262,19 @@ def test_hits_are_asked_about_by_their_number_over_all_graphs():
     assert 4 == found.num_asked
     assert {(0, "a who"), (1, "b who"), (2, "c why"), (3, "who")} <= asked
     assert found.calls >= len(asked)
+
+
+def test_the_seed_says_who_is_asked_about_first_and_without_a_budget_nobody_is():
+    graphs, asked = [graph_of(spread(30))], []
+
+    def ask(questions):
+        asked.extend(questions)
+        return [True] * len(questions)
+
+    assert 0 == strategies_of(graphs, threshold=0.5, seed=7, ask=ask).calls
+    strategies_of(graphs, threshold=0.5, seed=7, ask=ask, budget=20)
+    order = generator(derive_key(7, "counterfactual")).permutation(30)[:20]
+    assert order.tolist() == [index for index, _ in asked]
 
 
 @each_row(

@@ -16,6 +16,8 @@ def test_a_token_weighs_by_its_ratio_up_to_the_cap():
     found = fn.off_policy_weights(RATIOS, MASK, level="token", cap=2.5)
 
     torch.testing.assert_close(found, torch.tensor([[2.0, 2.5], [0.5, 1.0]]).double())
+    low = fn.off_policy_weights(RATIOS, MASK, level="token", cap=0.75)
+    torch.testing.assert_close(low, torch.tensor([[0.75, 0.75], [0.5, 1.0]]).double())
 
 
 @each_row(("cap", "first"), [(5.0, 5.0), (10.0, 6.0)])
@@ -30,6 +32,9 @@ def test_a_sequence_is_kept_if_its_mean_ratio_is_near_one():
     kept = [fn.is_near_policy(RATIOS, MASK, cap=cap).tolist() for cap in (1.5, 2.2, 2.5)]
 
     assert [[False, False], [False, True], [True, True]] == kept
+    # At the very edge, in the precision of the ratios.
+    edge = torch.tensor([[1.01]], dtype=torch.float64).log()
+    assert [True] == fn.is_near_policy(edge, torch.ones(1, 1).bool(), cap=1.01).tolist()
 
 
 def test_the_policy_that_sampled_itself_weighs_one_and_is_kept():

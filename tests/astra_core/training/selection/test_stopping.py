@@ -90,6 +90,7 @@ def test_the_last_evaluation_can_be_taken_back(last):
 @each_row("values", [[], [0.1, 0.4, 0.2], [math.nan]])
 def test_the_best_survives_a_checkpoint(values):
     best, _ = offered(values)
+    best.num_processes = 3
     again = Best(metric="eval/x", mode="max")
     again.load(best.record())
 
