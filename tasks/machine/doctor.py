@@ -24,11 +24,6 @@ from tasks.tracking.registry.registered import lost_versions
 LOCK_FILE = Path("requirements.lock")
 TORCH_LOCK = "requirements-torch.lock"
 MIN_FREE_GB = 2.0  # the built-in pipeline with its caches takes less than one
-# Pairs that break Prefect 3.8 although `pip check` finds nothing wrong with them.
-CEILINGS = {
-    "fastapi": ((0, 151), "Prefect 3.8 cannot start a flow with it"),
-    "sqlalchemy": ((2, 1), "Prefect 3.8 then schedules nothing, silently"),
-}
 INSTALL = "make setup"
 PYTHONS = ("3.11", "3.12", "3.13")
 # The file that git tracks.
@@ -67,9 +62,8 @@ def diagnose(*, root: Path = Path(), lock: Path = LOCK_FILE) -> list[CheckResult
     return [
         _python(),
         *_packages(root / lock),
-        *_ceilings(),
         _torch(),
-        *_engine(root),
+        *_engine(),
         _git(),
         _dvc(root),
         _store(),
@@ -143,19 +137,6 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def _ceilings() -> Iterator[CheckResult]:
-    for name, (ceiling, reason) in CEILINGS.items():
-        got = _installed(name) or "none"
-        below = tuple(int(part) for part in re.findall(r"\d+", got)[: len(ceiling)])
-        shown = ".".join(map(str, ceiling))
-        yield CheckResult(
-            f"{name} < {shown}",
-            ok=got != "none" and below < ceiling,
-            problem=f"must be below {shown}, got {got}: {reason}",
-            advice=INSTALL,
-        )
-
-
 def _torch() -> CheckResult:
     """Torch is imported, because a build for another machine installs and fails only at import."""
     try:
@@ -169,10 +150,12 @@ def _torch() -> CheckResult:
     return CheckResult(f"torch {torch.__version__} on {device}", ok=True)
 
 
-def _engine(root: Path) -> Iterator[CheckResult]:
-    """How models are run here; no finding without torch, whose absence is a finding of its own."""
+def _engine() -> Iterator[CheckResult]:
+    """What this machine computes with; nothing without torch, whose absence is a finding itself."""
     if importlib.util.find_spec("torch") is not None:
-        yield CheckResult(f"engine: {engine_line(root)}", ok=True)
+        from astra_core.engine.machine import Machine
+
+        yield CheckResult(f"engine: {Machine.here().describe()}", ok=True)
 
 
 def _git() -> CheckResult:
@@ -260,43 +243,3 @@ def _port() -> CheckResult:
     except OSError as error:
         problem = f"127.0.0.1 must accept a server, got {error}"
         return CheckResult("a local port", ok=False, problem=problem, advice="ip link set lo up")
-
-
-BASE = Path("models/base")
-MAX_LOADED_GB = 2.0
-"""Largest weights to load: more would keep the doctor waiting, and may not fit beside a run."""
-
-
-def engine_line(root: Path) -> str:
-    """The plan for training the project's attacker, or without models what the machine offers."""
-    from astra_core.engine.machine import Machine
-
-    try:
-        with chdir(root):
-            line = _training_line()
-    except AstraError:
-        # The check and the stages report what is wrong with parameters or models.
-        line = None
-    return line or Machine.here().describe()
-
-
-def _training_line() -> str | None:
-    """The plan's line for training; None where the models are missing or too large."""
-    from astra_core.assembly import ModelFolders, load_system
-    from astra_core.training.distribution.distributed import World
-    from astra_core.training.resume.policy import as_begun
-    from astra_core.training.update import learning_plan
-    from tasks.params.schema import read_params
-    from tasks.records.models import read_model_paths
-
-    paths = read_model_paths(BASE)
-    sizes = [
-        file.stat().st_size for own in set(paths.values()) for file in own.glob("*.safetensors")
-    ]
-    if sum(sizes) > MAX_LOADED_GB * 1e9:
-        return None
-    params = read_params()
-    folders = ModelFolders.of(paths)
-    system = load_system(params.system, folders, machine=params.machine, is_trained=True)
-    training = as_begun(params.training, system.attacker.model, store=None, world=World())
-    return str(learning_plan(system.plan, training))
