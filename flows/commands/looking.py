@@ -1,6 +1,7 @@
 """Commands about the project as it is: its parameters, this machine, its conversations."""
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -102,11 +103,29 @@ def validate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Check a file of prompts line by line, as the first two stages would; changes nothing."""
-    from flows.commands.validating import validate_file
     from flows.settings import as_if
+    from tasks.machine.console import libraries_to, quiet_libraries, say
+    from tasks.machine.environment import set_environment
+    from tasks.params.schema import read_params
 
     with as_if(assignments or [], preset=preset):
-        validate_file(file, dev, as_json=as_json)
+        params = read_params()
+        set_environment(params)
+        quiet_libraries()
+        from tasks.trials.file_check import check_file
+
+        with libraries_to(Path(os.devnull)):
+            found = check_file(params, file, dev)
+    if as_json:
+        say(json.dumps(found.record(), indent=2, ensure_ascii=False))
+    else:
+        for line in found.lines():
+            say(line)
+    if found.gate:
+        from astra_core.errors import GateError
+
+        msg = f"{found.gate}; see the lines above"
+        raise GateError(msg)
 
 
 def examples(

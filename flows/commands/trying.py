@@ -1,16 +1,24 @@
-"""Commands that try something small before a long run."""
+"""Commands that try something small before a long run: ``astra trial`` and ``astra tune-lr``."""
 
-from typing import Annotated
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.commands.calibration import judge_check
+from flows.commands.calibration import calibrate
 from flows.usage import Assignments, Preset
+
+if TYPE_CHECKING:
+    from tasks.params.schema import Params
+
+EARLIER = ("prompts", "validation", "models")
+"""The stages whose outputs are read, in their order."""
 
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    for command in (trial, judge_check, tune_lr):
+    for command in (trial, calibrate, tune_lr):
         app.command()(command)
 
 
@@ -27,9 +35,16 @@ def trial(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Try one batch and estimate the whole run; changes nothing."""
-    from flows.commands.trial import try_batch
+    import math
 
-    try_batch(assignments or [], preset=preset, price=price, is_revealed=reveal, as_json=as_json)
+    from astra_core.errors import ConfigurationError
+    from tasks.trials.trial import run_trial
+
+    if price is not None and not math.isfinite(price):
+        msg = f"--price-per-million-tokens must be a finite number, got {price}; leave it out"
+        raise ConfigurationError(msg)
+    params = _params_to_try(assignments or [], preset)
+    run_trial(params, price=price, is_revealed=reveal, as_json=as_json)
 
 
 def tune_lr(
@@ -48,15 +63,47 @@ def tune_lr(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Try learning rates on one experience each and suggest one; writes nothing."""
-    from flows.commands.tuning import tune_rate
+    from flows.settings import change_params
+    from tasks.machine.console import say
+    from tasks.trials.rate_range import rates_between, run_rate_range
 
-    tune_rate(
-        assignments or [],
-        preset=preset,
-        lowest=lowest,
-        highest=highest,
-        count=count,
-        target=target,
-        is_saved=save,
-        as_json=as_json,
-    )
+    rates = rates_between(lowest, highest, count)
+    params = _params_to_try(assignments or [], preset)
+    found = run_rate_range(params, rates, target=target, as_json=as_json)
+    lines = change_params([f"training.lr={found:g}"]) if save and found is not None else []
+    if as_json:
+        return
+    for line in lines:
+        say(f"params.yaml    {line}")
+    if not lines:
+        say("nothing was changed")
+
+
+def _params_to_try(assignments: Sequence[str], preset: str | None) -> "Params":
+    """The parameters of something that is tried on the outputs of the earlier stages.
+
+    Raises:
+        ConfigurationError: The preset cannot be used, or an assignment, which may not be of a
+            section that an earlier stage reads.
+        DataError: An earlier stage must run again under the preset.
+    """
+    from flows.settings import changed_params, planned_params
+    from tasks.trials.trial import SECTIONS
+
+    # A trial changes nothing, so Python must not write compiled files beside a plug-in either.
+    sys.dont_write_bytecode = True
+    if preset is None:
+        return changed_params(assignments, sections=SECTIONS)
+    from astra_core.errors import DataError
+    from flows.runs.planning import reasons_to_run
+
+    text, params = planned_params(assignments, preset=preset)
+    stale = [name for name in reasons_to_run(text, params) if name in EARLIER]
+    if stale:
+        msg = (
+            f"the stages {', '.join(EARLIER)} must have run under --preset {preset}, got "
+            f"{', '.join(stale)} of other parameters; 'astra run --preset {preset} --to "
+            f"{EARLIER[-1]}' runs them"
+        )
+        raise DataError(msg)
+    return params

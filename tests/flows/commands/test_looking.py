@@ -1,5 +1,8 @@
+import json
 import shutil
 from pathlib import Path
+
+import pytest
 
 from flows.cli import run_command
 
@@ -26,3 +29,31 @@ def test_check_reads_values_and_a_preset_as_if_params_yaml_had_them(
     assert 2 == run_command(["check", "--preset", "local_chat"])
     assert "models.target.path must name" in capsys.readouterr().err
     assert 0 == run_command(["check"])
+
+
+@pytest.fixture
+def small_file(restored, tmp_path, monkeypatch):
+    """A folder with params.yaml and a file of three prompts, too few to go on with."""
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    (tmp_path / "mine.txt").write_text("How are you today?\nWhat is it?\nWhat is it?\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.real
+def test_the_gate_sets_the_status_and_nothing_is_left(small_file, capfd):
+    before = sorted(small_file.rglob("*"))
+    status = run_command(["validate", "mine.txt", "--json"])
+    told = capfd.readouterr()
+    record = json.loads(told.out)
+
+    assert 3 == status
+    assert [{"line": 3, "kind": "duplicate", "of": 2}] == [
+        {key: finding[key] for key in ("line", "kind", "of")} for finding in record["findings"]
+    ]
+    assert told.err.startswith("error: prompts must pass 'train_rows'")
+    assert before == sorted(small_file.rglob("*"))
+    assert 2 == run_command(["validate", "none.txt"])
+    assert "FILE must name a file of prompts, got 'none.txt'" in capfd.readouterr().err
+    assert 2 == run_command(["validate", "mine.txt", "--set", "validation.max_words=x"])
+    assert "validation.max_words: input should be a valid integer" in capfd.readouterr().err
