@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.commands.calibration import calibrate
+from flows.commands.calibration import judge_check
 from flows.usage import Assignments, Preset
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ EARLIER = ("prompts", "validation", "models")
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    for command in (trial, calibrate, tune_lr):
+    for command in (trial, judge_check, tune_lr):
         app.command()(command)
 
 
