@@ -22,6 +22,7 @@ class Case:
         environment: Variables of the command.
         status: Of the exit.
         alone: Runs as a process, with a time limit: what could hang, kill or be read at import.
+        wide: One more place of what another case shows.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Case:
     environment: Mapping[str, str] = field(default_factory=dict)
     status: int = 2
     alone: bool = False
+    wide: bool = False
 
 
 def write(name: str, content: str | bytes) -> Callable[[Path], Any]:

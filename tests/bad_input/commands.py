@@ -174,7 +174,7 @@ CASES = [
         for name, arrange, words in DEPLOY
     ),
     *(
-        Case(f"python -m benchmarks {name}", ("benchmarks", name, *arguments), (words,), alone=True)
+        Case(f"python -m benchmarks {name}", ("benchmarks", name, *arguments), (words,))
         for name, arguments, words in (
             ("seeds", ("one",), "must be a whole number of at least 0"),
             ("data_scale", ("0",), "must be a whole number from 1"),

@@ -125,6 +125,7 @@ CASES = [
             ("Prefect's setting", "unset the variable"),
             environment={name: value},
             alone=True,
+            wide=name != "PREFECT_API_REQUEST_TIMEOUT",
         )
         for name, value in (
             ("PREFECT_LOGGING_LEVEL", "LOUD"),

@@ -46,7 +46,12 @@ TABLES = {
 }
 # What the check of params.yaml finds in memory, before any stage; the others call a whole command.
 CHECKED = ("values", "params.yaml")
-ALONE = [case for rows in TABLES.values() for case in rows if case.alone]
+ALONE = [
+    pytest.param(case, id=case.name, marks=[pytest.mark.wide] if case.wide else [])
+    for rows in TABLES.values()
+    for case in rows
+    if case.alone
+]
 FILES = ("params.yaml", "dvc.yaml", "prefect.yaml")
 # Half a minute would be silence; the slowest takes seconds.
 PATIENCE_S = 60
@@ -206,7 +211,7 @@ def test_a_mistake_is_one_line_and_loses_nothing(table, whole_project, tmp_path,
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("case", ALONE, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", ALONE)
 def test_a_mistake_ends_a_process_at_once(case, project):
     case.arrange(project)
     before = _contents(project)

@@ -149,7 +149,8 @@ def test_the_clock_of_the_first_process_ends_all_amid_an_experience(tmp_path):
     assert weights[0] == weights[1]
 
 
-@pytest.mark.real
+# A killed process of a stage, whose launcher ends the others, is in the middle tier.
+@pytest.mark.wide
 def test_a_process_that_dies_ends_the_others_instead_of_hanging_them(lost):
     (first, said), (second, _) = lost[1]
 
