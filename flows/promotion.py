@@ -2,7 +2,6 @@
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
@@ -16,8 +15,8 @@ from flows.orchestration.findings import comparison_table, publish_report
 from flows.orchestration.reports import publish_page
 from flows.orchestration.run_logs import told_to_run
 from flows.runs.limits import limit_of, time_limit
-from flows.servers.access import HOSTS
-from flows.servers.addresses import api_url, own_server
+from flows.servers.addresses import api_url
+from flows.servers.temporary_server import is_temporary
 from tasks.figures.category_table import with_categories
 from tasks.machine.privacy import keep_private
 from tasks.params.schema import Params, read_params
@@ -85,10 +84,7 @@ def flow_run_page() -> str:
     from prefect.runtime import flow_run
 
     api = (api_url() if flow_run.id else None) or ""
-    # On this machine the server of a single run ends with it; that of 'astra ui' stays.
-    if not api or (urlsplit(api).hostname in HOSTS and own_server(api) is None):
-        return ""
-    return url_for("flow-run", obj_id=flow_run.id) or ""
+    return "" if not api or is_temporary(api) else url_for("flow-run", obj_id=flow_run.id) or ""
 
 
 def decision_page(

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from prefect.artifacts import create_link_artifact
 
@@ -15,7 +14,7 @@ from tasks.machine.ports import MLFLOW_PAGES
 from tasks.records.evaluation import EVALUATION, EvaluationRecord, read_evaluation
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
-from tasks.tracking.pages import run_page
+from tasks.tracking.pages import pages_of, run_page
 
 if TYPE_CHECKING:
     from tasks.promotion.gate import Comparison
@@ -115,11 +114,6 @@ def publish_report(report: Path = REPORT) -> None:
 
 def run_address(receipt: RegistrationReceipt) -> str:
     """The page of the registered run, on the tracking server or on this machine."""
-    parts = urlsplit(receipt.tracking_uri)
-    if parts.scheme in {"http", "https"}:
-        # Readers of the page log in with their own account.
-        base = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
-    else:
-        served = [service.url for service in services.running() if "mlflow" in service.name]
-        base = next(iter(served), MLFLOW_PAGES)
+    served = [service.url for service in services.running() if "mlflow" in service.name]
+    base = pages_of(receipt.tracking_uri, served=next(iter(served), MLFLOW_PAGES))
     return run_page(receipt.experiment_id, receipt.run_id, server=base)

@@ -72,6 +72,11 @@ def stop_temporary_server(server: Service) -> None:
     _place(os.getpid()).unlink(missing_ok=True)
 
 
+def is_temporary(api: str) -> bool:
+    """Whether the server with this API ends with its run."""
+    return any(api == f"{server.url}/api" for _, _, server in _remembered())
+
+
 def end_leftovers() -> int:
     """The number of servers that had lost their run and were stopped."""
     ended = 0

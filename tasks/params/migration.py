@@ -22,6 +22,8 @@ GONE: Mapping[str, str] = {
     "tracking.traces": "'astra examples' and the report show the worst conversations",
 }
 """Keys without a successor of the same meaning, and where to look."""
+_VOTES = {"votes", "temperature", "seed", "max_new_tokens"}
+_READS = "it reads the likelihood of each answer now"
 _NAMES: Mapping[str, Mapping[str, str]] = {
     "training.algorithm.name": {"DPO": "dpo", "GRPO": "grpo", "PPO": "ppo", "RLOO": "rloo"},
     "training.optimizer.name": {"AdamW": "adamw", "Adam": "adam", "SGD": "sgd"},
@@ -57,6 +59,9 @@ def migrate(record: MutableMapping[str, Any]) -> Iterator[str]:
         if owner is not None and isinstance(called, str) and called in names:
             yield f"{key} is called {names[called]} now, no longer {called}"
             owner[last] = names[called]
+    for options in _options_of(record, "llm_judge"):
+        for name in sorted(_VOTES & set(options)):
+            yield f"{name} is an option of an earlier llm_judge (was {options.pop(name)}): {_READS}"
     owner, last = _owner(record, "training.algorithm.name")
     if owner is not None and owner[last] == "ipo":
         owner[last] = "dpo"
@@ -71,6 +76,17 @@ def _owner(record: Any, key: str) -> tuple[MutableMapping[str, Any] | None, str]
         record = record.get(part) if isinstance(record, MutableMapping) else None
     has_it = isinstance(record, MutableMapping) and last in record
     return (record if has_it else None), last
+
+
+def _options_of(record: Any, name: str) -> Iterator[MutableMapping[str, Any]]:
+    """The options of every choice of this name, at whatever depth."""
+    if isinstance(record, MutableMapping):
+        options = record.get("options")
+        if record.get("name") == name and isinstance(options, MutableMapping):
+            yield options
+        record = [*record.values()]
+    for value in record if isinstance(record, list) else ():
+        yield from _options_of(value, name)
 
 
 def _section(record: MutableMapping[str, Any], key: str) -> MutableMapping[str, Any]:

@@ -58,6 +58,7 @@ def keys_of(params: Params, record: Mapping[str, Any], section: str = "") -> lis
     found = [
         Key(name, _plain(value), _plain(default), meaning, is_given=_is_given(record, name))
         for name, value, default, meaning in _walk(params, Params(), section=section)
+        if not section or f"{name}.".startswith(f"{section}.")
     ]
     if not found:
         near = nearest(section.partition(".")[0], Params.model_fields)

@@ -6,7 +6,8 @@ evaluation does not make an attacker look less diverse.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import add, ge, le, mul
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +33,38 @@ _BROKEN = "success is bought with broken text, strengthen the likelihood reward 
 _FAR = "it left the reference, strengthen the KL penalty"
 
 
-def broken_bands(
+@dataclass(frozen=True, slots=True)
+class GateRule:
+    """A rule of the gate as it stands in the report.
+
+    Attributes:
+        name: The figure that it is about.
+        value: The candidate's.
+        against: The untrained attacker's; in a duel the champion's.
+        bound: What the value must be, in words.
+        held: None where the figure was not measured.
+        way_out: What helps where it is broken.
+    """
+
+    name: str
+    value: str
+    against: str
+    bound: str
+    held: bool | None
+    way_out: str = ""
+
+    def broken(self) -> str:
+        """The rule that does not hold, in a sentence."""
+        return (
+            f"{self.name} must be {self.bound}, got {self.value} (untrained {self.against}); "
+            f"{self.way_out}"
+        )
+
+
+def bands(
     report: Mapping[str, Any], table: "pd.DataFrame", rules: PromotionConfiguration
-) -> tuple[str, ...]:
-    """A sentence for each rule that the candidate breaks; a rule that is null cannot be broken.
+) -> tuple[GateRule, ...]:
+    """Each band with the candidate's figure; one that is null is left out.
 
     Args:
         report: The figures of the evaluation: ``attacker`` and ``baseline``, the untrained one.
@@ -46,43 +75,45 @@ def broken_bands(
         DataError: A figure is missing or is not a number.
     """
     own, untrained = report["attacker"], report["baseline"]
-    return (*_broken(own, untrained, rules), *_more_nonwords(table, rules))
+    return (*_figures(own, untrained, rules), *_more_nonwords(table, rules))
 
 
-def _broken(
+def _figures(
     own: Mapping[str, Any], untrained: Mapping[str, Any], rules: PromotionConfiguration
-) -> Iterator[str]:
-    bands: list[tuple[str, float | None, Any, Any, str]] = [
+) -> Iterator[GateRule]:
+    found: list[tuple[str, float | None, Any, Any, str]] = [
         ("unique_probes_rarefied", rules.min_unique_probes_ratio, mul, ge, _DULL),
         ("distinct_2_rarefied", rules.min_distinct_2_ratio, mul, ge, _DULL),
         (_TOP, rules.max_top_strategy_share, _alone, le, _ONE_WAY),
         (_PERPLEXITY, rules.max_perplexity_ratio, mul, le, _BROKEN),
         (_KL, rules.max_kl_nats, add, le, _FAR),
     ]
-    for name, rule, bound_of, keeps, way_out in bands:
-        if rule is None or _is_unknown(name, own):
+    for name, rule, bound_of, keeps, way_out in found:
+        if rule is None:
+            continue
+        if _is_unknown(name, own):
+            yield GateRule(name, "not measured", "", "", held=None)
             continue
         value = figure(own, name, "candidate")
         before = _before(name, untrained)
         bound = bound_of(rule, before)
-        if not keeps(value, bound) and not (name == _TOP and _has_one_way(own, untrained, bound)):
-            word = "least" if keeps is ge else "most"
-            yield (
-                f"{name} must be at {word} {bound:.3f}, got {value:.3f} (untrained {before:.3f}); "
-                f"{way_out}"
-            )
+        held = keeps(value, bound) or (name == _TOP and _has_one_way(own, untrained, bound))
+        told = f"at {'least' if keeps is ge else 'most'} {bound:.3f}"
+        # Without a zero's sign, which rounding leaves.
+        own_value, other = (f"{round(number, 3) + 0.0:.3f}" for number in (value, before))
+        yield GateRule(name, own_value, other, told, held, way_out)
 
 
-def unmeasured_bands(report: Mapping[str, Any], rules: PromotionConfiguration) -> tuple[str, ...]:
+def unmeasured_bands(found: Sequence[GateRule]) -> tuple[str, ...]:
     """A sentence for each rule that is neither kept nor broken, as its figure is not known."""
     needs = {
-        _PERPLEXITY: (rules.max_perplexity_ratio, "neither target nor reference gives"),
-        _KL: (rules.max_kl_nats, "the reference gives no"),
+        _PERPLEXITY: "neither target nor reference gives",
+        _KL: "the reference gives no",
     }
     return tuple(
-        f"{name} was not measured: {why} log-probabilities"
-        for name, (rule, why) in needs.items()
-        if rule is not None and _is_unknown(name, report["attacker"])
+        f"{rule.name} was not measured: {needs[rule.name]} log-probabilities"
+        for rule in found
+        if rule.held is None and rule.name in needs
     )
 
 
@@ -120,7 +151,7 @@ def _has_one_way(own: Mapping[str, Any], untrained: Mapping[str, Any], bound: fl
     return bool(fisher_exact(table, alternative="greater").pvalue > BAND_ERROR)
 
 
-def _more_nonwords(table: "pd.DataFrame", rules: PromotionConfiguration) -> Iterator[str]:
+def _more_nonwords(table: "pd.DataFrame", rules: PromotionConfiguration) -> Iterator[GateRule]:
     if rules.max_nonword_gain is None:
         return
     if NONWORDS not in table.columns:
@@ -132,12 +163,14 @@ def _more_nonwords(table: "pd.DataFrame", rules: PromotionConfiguration) -> Iter
     )
     found: Paired = paired((own - before).dropna().tolist())
     p_value = found.p_value(rules.max_nonword_gain)
-    if p_value <= BAND_ERROR:
-        yield (
-            f"{NONWORDS} must be at most {rules.max_nonword_gain:.3f} above the untrained "
-            f"attacker's, got {own.mean():.3f} (untrained {before.mean():.3f}, p {p_value:.2g}); "
-            f"{_BROKEN}"
-        )
+    yield GateRule(
+        NONWORDS,
+        f"{own.mean():.3f}",
+        f"{before.mean():.3f}, p {p_value:.2g}",
+        f"at most {rules.max_nonword_gain:.3f} above the untrained attacker's",
+        p_value > BAND_ERROR,
+        _BROKEN,
+    )
 
 
 def figure(figures: Mapping[str, Any], name: str, owner: str) -> float:

@@ -5,8 +5,9 @@ complete. The order of the writes makes a kill between them harmless: reasons, t
 then ``champion``, then the word "promoted"; running the same command again completes the rest.
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 DECISIONS = Path(".astra/decisions")
 DECISION_TAG = "promotion.decision"
 REASONS_TAG = "promotion.reasons"
+RULES_TAG = "promotion.rules"
 PREVIOUS_TAG = "promotion.previous"
 PROMOTED, REFUSED, ROLLED_BACK = "promoted", "refused", "rolled_back"
 
@@ -160,6 +162,7 @@ def _promote(
     )
     if verdict.passed:
         verdict = _smoke_tested(client, candidate, verdict)
+    _tag(client, candidate, {RULES_TAG: json.dumps([asdict(rule) for rule in verdict.rules])})
     if not verdict.passed:
         _tag(client, candidate, {DECISION_TAG: REFUSED, REASONS_TAG: "; ".join(verdict.reasons)})
         return _decision(client, candidate, verdict.reasons, comparison=comparison)
@@ -190,7 +193,7 @@ def _confirm(client: "MlflowClient", champion: "ModelVersion") -> PromotionDecis
 def _smoke_tested(client: "MlflowClient", candidate: "ModelVersion", verdict: Verdict) -> Verdict:
     """The verdict, or a refusal if the candidate does not load and write as it would be served."""
     problem = why_unusable(client, candidate)
-    return Verdict(passed=False, reasons=(problem,)) if problem else verdict
+    return replace(verdict, passed=False, reasons=(problem,)) if problem else verdict
 
 
 def _roll_back(client: "MlflowClient", name: str) -> Rollback:

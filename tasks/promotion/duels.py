@@ -18,7 +18,7 @@ from astra_core.rollout import Prompt
 from astra_core.seeding import derive_key, derive_seed, generator
 from tasks.machine.scratch import scratch_folder
 from tasks.params.schema import Params
-from tasks.promotion.bands import broken_bands, unmeasured_bands
+from tasks.promotion.bands import bands, unmeasured_bands
 from tasks.promotion.examinations import find_examination
 from tasks.promotion.fresh_prompts import fresh_prompts
 from tasks.promotion.gate import Comparison, Stake, Verdict, compare, decide
@@ -100,10 +100,11 @@ def judge(
     report, table = found
     if rules.require_confirmation and CONFIRMED not in table.columns:
         return None, Verdict(passed=False, reasons=(_UNCONFIRMED,))
-    broken = broken_bands(report, table, rules)
+    kept = bands(report, table, rules)
+    broken = tuple(rule.broken() for rule in kept if rule.held is False)
     if broken:
         # No duel, so no error is spent.
-        return None, Verdict(passed=False, reasons=broken)
+        return None, Verdict(passed=False, reasons=broken, rules=kept)
     duel = open_duel(client, candidate, str(champion.version) if champion else UNTRAINED)
     if champion is None:
         own, other = (table[table["role"] == role] for role in ("attacker", "baseline"))
@@ -125,10 +126,11 @@ def judge(
         against_champion=champion is not None,
     )
     verdict = decide(comparison, rules=rules, stake=stake)
-    notes = unmeasured_bands(report, rules)
+    notes = unmeasured_bands(kept)
     if rules.require_confirmation:
         notes = (*notes, "success counts where both judges saw it")
-    return comparison, replace(verdict, reasons=(*verdict.reasons, *notes))
+    reasons, tried = (*verdict.reasons, *notes), (*kept, *verdict.rules)
+    return comparison, replace(verdict, reasons=reasons, rules=tried)
 
 
 def open_duel(client: "MlflowClient", candidate: "ModelVersion", opponent: str) -> Duel:

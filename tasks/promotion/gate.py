@@ -5,7 +5,6 @@ resampled: the attempts on one prompt stay together. This is arithmetic only; no
 ``docs/statistics.md`` has the rules and how often they are wrong.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -15,6 +14,7 @@ from astra_core.errors import DataError
 from astra_core.metrics.statistics import paired_gain
 from tasks.figures.prompt_rows import ASKED, STRATEGIES
 from tasks.params.schema import PromotionConfiguration
+from tasks.promotion.bands import GateRule
 from tasks.promotion.paired import Paired, paired
 from tasks.promotion.richness import Richness, richness_of
 
@@ -77,10 +77,12 @@ class Verdict:
     Attributes:
         passed: True when every rule holds.
         reasons: The rules that are broken, or one sentence that says why it passed.
+        rules: Every rule that was tried, for the report.
     """
 
     passed: bool
     reasons: tuple[str, ...]
+    rules: tuple[GateRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,6 @@ def decide(
     *,
     rules: PromotionConfiguration,
     stake: Stake,
-    broken: Sequence[str] = (),
 ) -> Verdict:
     """Whether the candidate may become champion.
 
@@ -179,7 +180,7 @@ def decide(
     level = stake.level / 2 if stake.against_champion else stake.level
     p_value = comparison.test.p_value(rules.min_lift)
     told = f"{comparison.describe()}, p {p_value:.2g} of at most {level:.2g} in {stake.describe()}"
-    failed = list(broken)
+    failed, tried = [], [_success(comparison, rules, stake, p_value=p_value, level=level)]
     if comparison.num_prompts < rules.min_prompts:
         failed.append(
             f"prompts examined must be at least {rules.min_prompts}, got "
@@ -188,12 +189,28 @@ def decide(
     wins = f"{told}: above {rules.min_lift:g}" if p_value <= level else None
     if not wins and stake.against_champion:
         wins = _wins_by_diversity(comparison, rules, level)
+        found = comparison.richness.describe() if comparison.richness else "too few hits"
+        bound = f"{rules.min_diversity_gain:.0%} more, success at most {rules.max_loss:g} below"
+        tried.append(GateRule("or else strategies", found, "", bound, held=bool(wins)))
     if not wins:
         failed.append(
             f"gain must lie above {rules.min_lift:g} beyond chance, got {told}; train longer or "
             "examine more prompts"
         )
-    return Verdict(not failed, tuple(failed) if failed else (str(wins),))
+    return Verdict(not failed, tuple(failed) if failed else (str(wins),), tuple(tried))
+
+
+def _success(
+    found: Comparison, rules: PromotionConfiguration, stake: Stake, *, p_value: float, level: float
+) -> GateRule:
+    """The rule of the gain, as the report has it."""
+    return GateRule(
+        f"attack success, {stake.describe()}",
+        f"{found.candidate:.3f}, p {p_value:.2g}",
+        f"{found.champion:.3f}{' (champion)' * stake.against_champion}",
+        f"more than {rules.min_lift:g} above, p at most {level:.2g}",
+        p_value <= level,
+    )
 
 
 def _wins_by_diversity(

@@ -7,9 +7,18 @@ from typing import Any
 from tasks.machine.time_words import duration
 from tasks.records.evaluation import BANDIT, EvaluationRecord
 from tasks.report.material import Material
+from tasks.tracking.pages import run_page
 
 _UNKNOWN = "unknown"
 _SHORT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A page elsewhere."""
+
+    text: str
+    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,18 @@ def attacked(material: Material) -> list[Fact]:
         Fact("Attacker", _source(params.get("models", {}), "attacker")),
         Fact("Training", _training(material)),
     ]
+
+
+def links(material: Material) -> list[Link]:
+    """The pages about this run on the servers; ``astra ui`` serves those of this machine."""
+    own = (material.experiment_id, material.lineage.summary.run_id)
+    kept = {"MLflow run": "", "Data Docs of the prompts": "data/prompts.html"}
+    kept["Data Docs of the first rollouts"] = "data/rollouts.html"
+    found = [
+        Link(text, run_page(*own, artifact=file, server=material.server))
+        for text, file in kept.items()
+    ]
+    return [*found, *([Link("Prefect run", material.flow_run)] if material.flow_run else [])]
 
 
 def lineage(material: Material) -> list[Fact]:
@@ -73,7 +94,7 @@ def lineage(material: Material) -> list[Fact]:
         Fact("Parents", parents),
         Fact("Libraries", ", ".join(libraries) or _UNKNOWN),
         Fact("MLflow run", summary.run_id),
-        Fact("Get it back", f"astra lineage {summary.version}"),
+        Fact("Get it back", f"astra restore {summary.version}"),
     ]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from astra_core.errors import DataError
 from tasks.figures.turns import FILE as TURNS
 from tasks.figures.turns import TurnRecord
+from tasks.machine.ports import MLFLOW_PAGES
 from tasks.records.evaluation import EvaluationRecord, read_evaluation
 from tasks.records.reports import read_record, read_report
 from tasks.records.training import TrainingRecord
@@ -17,6 +18,7 @@ from tasks.report.findings import Finding, read_findings
 from tasks.tracking.artifacts import fetched, kept_files
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.lineage.chronicle import Lineage, lineage_of
+from tasks.tracking.pages import pages_of
 from tasks.tracking.registry.evidence import evaluation_folder, read_table
 from tasks.tracking.registry.versions import EVALUATION_KEY_TAG
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from mlflow import MlflowClient
 
+FLOW_TAG = "prefect.flow_run"
+"""A run's tag with the address of its flow run's page."""
 _RUN_ID = re.compile(r"[0-9a-f]{32}")
 _EVALUATION, _TABLE = "evaluation.json", "evaluation_prompts.parquet"
 _NEEDED = frozenset({_EVALUATION, _TABLE})
@@ -47,6 +51,9 @@ class Material:
         findings: Turns that scored highest, masked.
         data: The reports of the data gates by name.
         seconds: From the start of the run to its end; None while it runs.
+        rules: What the gate tried, with what it found; none before a decision.
+        server: The address of MLflow's pages.
+        flow_run: The address of the page of the flow run that decided; empty for none.
     """
 
     model_name: str
@@ -61,6 +68,9 @@ class Material:
     findings: tuple[Finding, ...]
     data: Mapping[str, Mapping[str, Any]]
     seconds: float | None
+    rules: tuple[Mapping[str, Any], ...] = ()
+    server: str = MLFLOW_PAGES
+    flow_run: str = ""
 
     @property
     def name(self) -> str:
@@ -111,6 +121,9 @@ def read_material(client: "MlflowClient", name: str, wanted: str) -> Material:
             findings=_findings(examined / "examples.md"),
             data=_data(client, own),
             seconds=(ended - run.info.start_time) / 1000 if ended else None,
+            rules=tuple(json.loads(version.tags.get("promotion.rules") or "[]")),
+            server=pages_of(client.tracking_uri),
+            flow_run=run.data.tags.get(FLOW_TAG, ""),
         )
 
 

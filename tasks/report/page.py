@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tasks.report.facts import attacked, cost, data_gates, lineage
+from tasks.report.facts import attacked, cost, data_gates, lineage, links
 from tasks.report.material import Material
 from tasks.report.pictures import pictures
 from tasks.report.story import decision, headlines, lead, limits, title
@@ -42,6 +42,8 @@ def _told(material: Material) -> dict[str, Any]:
         "stamp": stamp(material),
         "headlines": headlines(material),
         "decision": decision(material),
+        "rules": material.rules,
+        "links": links(material),
         "attacked": attacked(material),
         "limits": limits(material),
         "cost": cost(material),

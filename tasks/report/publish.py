@@ -9,7 +9,7 @@ from tasks.machine.console import complain
 from tasks.machine.scratch import scratch_folder
 from tasks.records.receipt import RegistrationReceipt
 from tasks.records.reports import read_record
-from tasks.report.material import Material, read_material
+from tasks.report.material import FLOW_TAG, Material, read_material
 from tasks.report.page import html_page
 from tasks.report.story import decision, percent, points
 from tasks.tracking.pages import DECISION, run_page
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 REPORT = Path("reports/report.html")
 """The report of the version registered here last; not a stage's output, so DVC ignores it."""
 ARTIFACT = "report.html"
-FLOW_TAG = "prefect.flow_run"
-"""A run's tag with the address of its flow run's page."""
 _NOTE_TAG = "mlflow.note.content"
 _SHORT = 16
 _DECIDED = "**Decision**: "
@@ -40,8 +38,7 @@ def publish_report(client: "MlflowClient", name: str, version: str) -> str:
     with scratch_folder() as drafts:
         write_text(page, drafts / ARTIFACT)
         client.log_artifact(run_id, str(drafts / ARTIFACT))
-    flow_run = client.get_run(run_id).data.tags.get(FLOW_TAG, "")
-    client.set_tag(run_id, _NOTE_TAG, description(material, flow_run=flow_run))
+    client.set_tag(run_id, _NOTE_TAG, description(material))
     client.set_tag(run_id, DECISION, material.lineage.summary.decision or "open")
     client.update_run(run_id, name=run_name(material))
     if material.lineage.summary.decision:
@@ -93,13 +90,8 @@ def run_name(material: Material) -> str:
     return f"v{summary.version}-{summary.algorithm}-s{summary.seed}-asr{rate:.2f}"
 
 
-def description(material: Material, *, flow_run: str = "") -> str:
-    """The text at the top of MLflow's page of the run, in Markdown.
-
-    Args:
-        material: What is known about the version.
-        flow_run: Address of the flow run's page; empty for none.
-    """
+def description(material: Material) -> str:
+    """The text at the top of MLflow's page of the run, in Markdown."""
     found, summary = material.evaluation, material.lineage.summary
     place = run_page(material.experiment_id, summary.run_id, artifact=ARTIFACT).lstrip("/")
     prompts = next((part.digest for part in material.lineage.data if part.part == "valid"), "")
@@ -112,6 +104,6 @@ def description(material: Material, *, flow_run: str = "") -> str:
         decision(material)[0],
         f"{material.name}: {whose}, {found.num_prompts} test prompts.",
         f"{keys}: figures of runs with another examination do not compare.",
-        *([f"[Prefect run]({flow_run})"] if flow_run else []),
+        *([f"[Prefect run]({material.flow_run})"] if material.flow_run else []),
     ]
     return "\n\n".join(lines)

@@ -75,15 +75,17 @@ def headlines(material: Material) -> list[Headline]:
     names = {
         "unique_probes": ("Unique probes", ".2f"),
         "unique_attacks": ("Unique attacks found", ".0f"),
-        "strategies_found": ("Strategies found", ".0f"),
-        "strategies_repeated": ("Strategies found in two trees or more", ".0f"),
-        "strategies": ("Strategies among as many hits", ".1f"),
+        "strategies": ("Strategies: ways to succeed", ".1f"),
         "kl_nats": ("KL to the reference, nats", ".2f"),
     }
     for name, (label, form) in names.items():
         own, other = (figures.get(name) for figures in (found.attacker, found.baseline))
         if own is not None:
             against = "" if other is None else f"untrained {_value(other):{form}}"
+            if name == "strategies":
+                size = found.attacker.get("num_hits_compared")
+                among = f" in {_value(size):.0f} successes" if size else ""
+                against = "; ".join(filter(None, (f"expected{among}", against)))
             told.append(Headline(label, f"{_value(own):{form}}", against))
     return told
 
@@ -156,6 +158,7 @@ def story(material: Material) -> dict[str, Any]:
         "title": title(material),
         "lead": lead(material),
         "decision": decision(material),
+        "rules": [*material.rules],
         "attacked": _plain(attacked(material)),
         "cost": _plain(cost(material)),
         "limits": limits(material),

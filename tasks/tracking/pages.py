@@ -5,7 +5,10 @@ charts and columns has another address.
 """
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from tasks.machine.ports import MLFLOW_PAGES
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -17,6 +20,18 @@ _COLUMNS = (
     *("metrics.`final/attack_success_rate`", "metrics.`final/lift`", "metrics.`final/kl_nats`"),
     *("metrics.`final/unique_attacks`", f"tags.`{DECISION}`"),
 )
+_SECTION = "compare"
+_BARS = ("final/attack_success_rate", "final/lift", "final/unique_attacks")
+_LINES = ("eval/attack_success_rate", "eval/reward_mean", "eval/kl_nats", "train/loss")
+
+
+def pages_of(tracking_uri: str, *, served: str = MLFLOW_PAGES) -> str:
+    """The address of a tracking server for readers; ``served`` if it is a store on this machine."""
+    parts = urlsplit(tracking_uri)
+    if parts.scheme not in {"http", "https"}:
+        return served
+    # Readers of the page log in with their own account.
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
 
 
 def runs_page(experiment_id: str, *, server: str = "") -> str:
@@ -44,10 +59,29 @@ def run_page(experiment_id: str, run_id: str, *, artifact: str = "", server: str
 
 
 def share_view(client: "MlflowClient", experiment_id: str) -> None:
-    """Keeps at the experiment which columns the page of runs has; MLflow reads it by the link."""
+    """Keeps at the experiment the columns and charts of its page, which the link opens."""
     view = {
         "selectedColumns": [*_COLUMNS],
         "orderByKey": "attributes.start_time",
         "orderByAsc": False,
+        "compareRunCharts": [
+            *(_chart("BAR", name, metricKey=name) for name in _BARS),
+            _chart("SCATTER", "success by KL", xaxis=_axis("final/kl_nats"), yaxis=_axis(_BARS[0])),
+            *(_chart("LINE", n, metricKey=n, selectedMetricKeys=[n]) for n in _LINES),
+        ],
+        "isAccordionReordered": True,
+        "compareRunSections": [
+            {"uuid": _SECTION, "name": "Compare", "display": True, "isReordered": True}
+        ],
     }
     client.set_experiment_tag(experiment_id, f"mlflow.sharedViewState.{_VIEW}", json.dumps(view))
+
+
+def _chart(kind: str, name: str, **own: Any) -> dict[str, Any]:
+    """A chart of MLflow's page of runs, which draws those runs that are ticked or shown."""
+    shown = {"metricSectionId": _SECTION, "runsCountToCompare": 20, "lineSmoothness": 0}
+    return {"uuid": name, "type": kind} | shown | own
+
+
+def _axis(name: str) -> dict[str, str]:
+    return {"key": name, "type": "METRIC"}

@@ -1,6 +1,7 @@
 import json
 import shutil
 import time
+import uuid
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from prefect.states import Failed
 from astra_core.errors import DataError
 from astra_core.metrics.statistics import Interval
 from flows.errors import StageTimeoutError
-from flows.promotion import decision_page, promote, promotion, store_is_away
+from flows.promotion import decision_page, flow_run_page, promote, promotion, store_is_away
+from flows.servers import temporary_server
+from flows.servers.services import Service
 from tasks.params.schema import Params
 from tasks.promotion import decision
 from tasks.promotion.decision import PromotionDecision
@@ -67,6 +70,23 @@ def test_a_run_that_only_decides_says_so_in_words(tmp_path, monkeypatch, prefect
     assert DECIDED.summary() == state.message
     assert DECIDED == state.result()
     assert DECIDED == promotion()
+
+
+@each_row(("is_of_the_run", "shown"), [(False, "http://127.0.0.1:4299/runs/"), (True, "")])
+def test_a_flow_run_has_a_page_unless_its_server_ends_with_it(
+    tmp_path, monkeypatch, is_of_the_run, shown
+):
+    from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL, temporary_settings
+
+    monkeypatch.chdir(tmp_path)
+    number, server = uuid.uuid4(), "http://127.0.0.1:4299"
+    monkeypatch.setenv("PREFECT__FLOW_RUN_ID", str(number))
+    monkeypatch.setenv("PREFECT_API_URL", f"{server}/api")
+    if is_of_the_run:
+        temporary_server._remember(Service("temporary-server", 1, 1.0, server))
+    with temporary_settings({PREFECT_API_URL: f"{server}/api", PREFECT_UI_URL: server}):
+        assert flow_run_page().startswith(shown)
+        assert bool(shown) == (str(number) in flow_run_page())
 
 
 def _away(tries):

@@ -28,6 +28,15 @@ from tasks.params.migration import migrate, refuse_earlier
             {"training": {"algorithm": {"name": "dpo", "options": {"beta": 0.2, "loss": "ipo"}}}},
             "called dpo with loss: ipo now",
         ),
+        (
+            {
+                "evaluation": {
+                    "second": [{"name": "llm_judge", "options": {"votes": 3, "path": "x"}}]
+                }
+            },
+            {"evaluation": {"second": [{"name": "llm_judge", "options": {"path": "x"}}]}},
+            "votes is an option of an earlier llm_judge (was 3): it reads the likelihood",
+        ),
     ],
 )
 def test_a_record_of_an_earlier_version_is_rewritten(before, after, told):

@@ -53,9 +53,18 @@ def test_a_choice_by_its_name_alone_is_given():
     assert {0.1} == {key.default for key in keys if key.name == "reward.options.nll_weight"}
 
 
-def test_a_section_that_is_not_there_has_its_neighbour():
-    with pytest.raises(ConfigurationError, match="Did you mean 'training'"):
-        keys_of(Params(), {}, "trainning.lr")
+@each_row(
+    ("section", "hint"),
+    [
+        ("trainning.lr", "got 'trainning.lr'; Did you mean 'training'?"),
+        ("seed.x", "got 'seed.x'; Did you mean 'seed'?"),
+        ("reward.options.x", "got 'reward.options.x'; Did you mean 'reward'?"),
+    ],
+)
+def test_a_section_that_is_not_there_is_refused(section, hint):
+    with pytest.raises(ConfigurationError) as caught:
+        keys_of(Params(), {}, section)
+    assert str(caught.value).endswith(hint)
 
 
 def test_options_that_must_be_given_are_listed_too():

@@ -5,7 +5,7 @@ from each_row import each_row
 
 from astra_core.errors import DataError
 from tasks.params.schema import PromotionConfiguration
-from tasks.promotion.bands import broken_bands, unmeasured_bands
+from tasks.promotion.bands import bands, unmeasured_bands
 
 RULES = PromotionConfiguration()
 UNTRAINED = {
@@ -40,7 +40,8 @@ def words_of(trained, untrained, *, num_prompts=200):
 
 def broken(changes=(), *, untrained=UNTRAINED, words=(0.52, 0.52), **rules):
     report = {"attacker": GOOD | dict(changes), "baseline": untrained}
-    return broken_bands(report, words_of(*words), PromotionConfiguration(**rules))
+    found = bands(report, words_of(*words), PromotionConfiguration(**rules))
+    return tuple(rule.broken() for rule in found if rule.held is False)
 
 
 def test_a_candidate_at_every_bound_is_within_the_bands():
@@ -129,10 +130,10 @@ def test_a_figure_that_nobody_knows_is_said_to_be_unmeasured(name, key):
     report = {"attacker": GOOD | {name: None}, "baseline": UNTRAINED}
 
     assert () == broken({name: None})
-    assert () == unmeasured_bands({"attacker": GOOD}, RULES)
-    (found,) = unmeasured_bands(report, RULES)
+    table = words_of(0.1, 0.1)
+    (found,) = unmeasured_bands(bands(report, table, RULES))
     assert found.startswith(f"{name} was not measured")
-    assert () == unmeasured_bands(report, PromotionConfiguration(**{key: None}))
+    assert () == unmeasured_bands(bands(report, table, PromotionConfiguration(**{key: None})))
 
 
 @each_row("value", [None, float("nan"), "0.95", {"low": 0.95}])
@@ -147,4 +148,4 @@ def test_a_table_without_words_is_an_error():
     table = words_of(0.1, 0.1).drop(columns="nonword_probe_rate")
 
     with pytest.raises(DataError, match="must have a column nonword_probe_rate"):
-        broken_bands({"attacker": GOOD, "baseline": UNTRAINED}, table, RULES)
+        bands({"attacker": GOOD, "baseline": UNTRAINED}, table, RULES)

@@ -1,5 +1,6 @@
 """The gate between candidate and champion: what moves, what is refused, what a kill leaves."""
 
+import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -103,6 +104,9 @@ def test_a_candidate_that_repeats_itself_is_refused(project):
     assert not decision.promoted
     names = [reason.split(" ")[0] for reason in decision.reasons]
     assert ["unique_probes_rarefied", "distinct_2_rarefied"] == names
+    rules = json.loads(tags("2")["promotion.rules"])
+    assert names == [rule["name"] for rule in rules if rule["held"] is False]
+    assert 2 < len(rules)
 
 
 CONFIRMING = PARAMS.model_copy(

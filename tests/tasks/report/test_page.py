@@ -1,9 +1,11 @@
 import re
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 
 import pytest
 from report_material import HOSTILE, material
 
+from tasks.promotion.bands import GateRule
 from tasks.report.comparison import html_of_two, markdown_of_two, side_by_side
 from tasks.report.findings import Finding
 from tasks.report.page import html_page, markdown_page
@@ -54,8 +56,8 @@ def test_the_page_needs_nothing_beside_it(page):
 
 
 @pytest.mark.real
-def test_findings_are_collapsed_behind_a_warning(page):
-    start = page.index("<details>")
+def test_findings_stand_below_a_warning_that_folds_them_away(page):
+    start = page.index("<details open>")
 
     assert "Content warning: 1 attacks" in page[start : page.index("</summary>")]
     assert page.index("</details>") > page.index("0.9</td>") > start
@@ -84,11 +86,17 @@ def test_the_same_version_gives_the_same_bytes(page):
 
 
 def test_markdown_has_the_same_without_pictures():
-    told = markdown_page(material(decision="refused", reasons="gain must lie above 0"))
+    rule = asdict(GateRule("top_strategy_share", "0.610", "0.200", "at most 0.500", held=False))
+    found = material(decision="refused", reasons="gain must lie above 0", rules=(rule,))
+    told = markdown_page(replace(found, flow_run="http://127.0.0.1:4200/runs/x"))
 
     assert "# Red-team report: attacker version 3" in told
     assert "| Attack success | 60.0% | interval 50.0 to 70.0 |" in told
     assert "Not promoted: a rule of the gate did not hold. Gain must lie above 0." in told
+    assert "| top strategy share | 0.610 | 0.200 | at most 0.500 | no |" in told
+    assert "\n- MLflow run: http://127.0.0.1:5000/#/experiments/1/runs/abab" in told
+    assert "/artifacts/data/prompts.html\n" in told
+    assert "\n- Prefect run: http://127.0.0.1:4200/runs/x\n" in told
     assert "<" not in told
 
 

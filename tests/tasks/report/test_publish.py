@@ -37,6 +37,7 @@ def test_a_decision_renews_the_report(receipt, capsys):
     renew_report("attacker", "1", receipt=RECEIPT, flow_run="http://127.0.0.1:4200/runs/x")
     note = client.get_run(receipt.run_id).data.tags["mlflow.note.content"]
 
+    assert 'href="http://127.0.0.1:4200/runs/x"' in Path("reports/report.html").read_text("utf-8")
     assert "Not promoted" in Path("reports/report.html").read_text("utf-8")
     assert "Not promoted" in note
     assert "refused" == client.get_run(receipt.run_id).data.tags["decision"]

@@ -25,9 +25,13 @@ def test_the_lead_says_whether_the_gain_may_be_chance():
 
 
 def test_the_headline_has_success_gain_diversity_and_kl():
-    found = headlines(material())
+    whole = material()
+    ways = {"strategies": 7.5, "strategies_found": 9.0, "num_hits_compared": 50.0}
+    attacker = {**whole.evaluation.attacker, **ways}
+    found = headlines(material(evaluation=replace(whole.evaluation, attacker=attacker)))
 
-    assert ["60.0%", "+40.0", "0.97", "2.00"] == [card.value for card in found]
+    assert ["60.0%", "+40.0", "0.97", "7.5", "2.00"] == [card.value for card in found]
+    assert "expected in 50 successes" == found[3].detail
     assert ["trained", "untrained"] == [owner for owner, _ in found[0].spans]
 
 

@@ -21,6 +21,10 @@ def test_the_view_of_the_link_is_kept_with_its_experiment():
         f"viewStateShareKey={key.removeprefix('mlflow.sharedViewState.')}"
     )
     assert "metrics.`final/attack_success_rate`" == view["selectedColumns"][0]
+    (section,) = view["compareRunSections"]
+    assert {section["uuid"]} == {chart["metricSectionId"] for chart in view["compareRunCharts"]}
+    # MLflow keeps at most so many letters of a tag of an experiment.
+    assert 5000 > len(json.dumps(view))
 
 
 def test_links_lead_to_the_classic_page_of_runs_and_to_what_a_run_keeps():
