@@ -108,7 +108,9 @@ def validate(
     from tasks.machine.environment import set_environment
     from tasks.params.schema import read_params
 
-    with as_if(assignments or [], preset=preset):
+    # A column can be named of a file alone, and params.yaml may still have the built-in prompts.
+    named = ["prompts.source=file", f"prompts.path={json.dumps(str(file))}"] if assignments else []
+    with as_if([*(assignments or []), *named], preset=preset):
         params = read_params()
         set_environment(params)
         quiet_libraries()

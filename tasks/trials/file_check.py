@@ -40,13 +40,13 @@ BLANK, DUPLICATE, NEAR, LEAK, NEAR_LEAK = (
 )
 _ADVICE = {
     BLANK: "rows without text are dropped",
-    DUPLICATE: "of equal texts the first is kept",
+    DUPLICATE: "of equal texts the first is kept, or one for each prompts.context_column",
     NEAR: "near duplicates stay in one split, so they leak nothing, but many of them add little",
     LEAK: "texts of the dev file are not trained on; take them out of one of the files",
     NEAR_LEAK: "near duplicates of the dev file are not trained on; take them out of one file",
     **ROW_ADVICE,
 }
-_OTHER = "rejected by the data gate; see validation in params.yaml"
+_OTHER = "rejected by the data gate; see 'astra params validation'"
 MAX_SHOWN = 10
 """Rows of a kind that are shown on the screen; JSON has all."""
 _TEXT_LIMIT = 60

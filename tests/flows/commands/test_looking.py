@@ -57,3 +57,12 @@ def test_the_gate_sets_the_status_and_nothing_is_left(small_file, capfd):
     assert "FILE must name a file of prompts, got 'none.txt'" in capfd.readouterr().err
     assert 2 == run_command(["validate", "mine.txt", "--set", "validation.max_words=x"])
     assert "validation.max_words: input should be a valid integer" in capfd.readouterr().err
+
+
+@pytest.mark.real
+def test_a_column_may_be_named_where_params_have_no_file_yet(small_file, capfd):
+    rows = "text,place\nHow are you?,here\nHow are you?,there\n"
+    (small_file / "mine.csv").write_text(rows, "utf-8")
+
+    assert 3 == run_command(["validate", "mine.csv", "--set", "prompts.context_column=place"])
+    assert capfd.readouterr().out.startswith("mine.csv: 2 of 2 rows usable")
