@@ -147,9 +147,14 @@ class _Search:
             return True
         if repeated < OFTEN:
             return False
-        rarest = [min(self.pieces[index], key=lambda own: self.rarity[own.name]) for index in hits]
-        single = [(index, piece.name) for index, piece in zip(hits, rarest, strict=True)]
-        stray = self.asker.answers(single)
+        names = {index: [own.name for own in self.pieces[index]] for index in hits}
+        stray = self.asker.answers(
+            # An empty probe may hit too.
+            [
+                (index, min(own, key=self.rarity.__getitem__, default=""))
+                for index, own in names.items()
+            ]
+        )
         if stray is None or sum(stray) > STRAY * len(stray):
             return False
         self.asker.times = math.ceil(math.log(OVERLOOKED) / math.log(1.0 - repeated))
