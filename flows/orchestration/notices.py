@@ -1,58 +1,81 @@
-"""Notices to people: an automation in Prefect that posts events to a webhook.
+"""Notices to people: automations in Prefect that send events to a channel of Slack or by e-mail.
 
-The server sends them, so nobody needs to watch a run; ``docs/prefect.md`` shows other blocks, such
-as Slack's or e-mail.
+The server sends them, so nobody needs to watch a run.
 """
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from prefect.automations import Automation
-from prefect.blocks.notifications import CustomWebhookNotificationBlock
+from prefect.blocks.abstract import NotificationBlock
+from prefect.blocks.notifications import CustomWebhookNotificationBlock, SlackWebhook
 from prefect.client.orchestration import get_client
 from prefect.events.actions import SendNotification
 from prefect.events.schemas.automations import EventTrigger, Posture
+from pydantic import SecretStr
 
 from flows.orchestration.events import DATA_DRIFTED, DRIFTED, PROMOTED, REFUSED
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-NAME = "astra-webhook"
-BODY = "{{ event.payload.get('summary') or event.payload.get('message', '') }}"
+FAILED = "prefect.flow-run.Failed"
+"""Prefect's own event."""
+EVENTS = (PROMOTED, REFUSED, DRIFTED, DATA_DRIFTED, FAILED)
+SUBJECT = "{{ event.event }}"
+BODY = (
+    "{{ event.payload.get('summary') or event.payload.get('message') or "
+    "event.resource['prefect.resource.name'] }}"
+)
 
 
 def notify_webhook(
-    url: str,
-    *,
-    events: Sequence[str] = (PROMOTED, REFUSED, DRIFTED, DATA_DRIFTED),
-    name: str = NAME,
+    url: str, *, events: Sequence[str] = EVENTS, name: str = "astra-webhook"
 ) -> None:
-    """Makes the server post each of the events to an address; a later call replaces an earlier one.
-
-    A post is JSON with a ``title``, the name of the event, and a ``text``, its summary.
+    """Makes the server post each of the events as ``{"text": ...}``, which Slack takes.
 
     Args:
-        url: The address of the webhook.
-        events: Names of events from ``docs/prefect.md``.
+        url: The address of an incoming webhook.
+        events: As in ``notify``.
+        name: As in ``notify``.
+    """
+    told = {"text": "{{subject}}: {{body}}"}
+    block = CustomWebhookNotificationBlock(name=name, url=url, json_data=told)
+    notify(block, events=events, name=name)
+
+
+def notify_mail(url: str, *, events: Sequence[str] = EVENTS, name: str = "astra-mail") -> None:
+    """Makes the server mail each of the events.
+
+    Args:
+        url: The account in Apprise's notation, ``mailtos://user:password@host/?from=...&to=...``.
+        events: As in ``notify``.
+        name: As in ``notify``.
+    """
+    # Prefect has no block for SMTP; this one hands every address that is not Slack's to Apprise.
+    notify(SlackWebhook(url=SecretStr(url)), events=events, name=name)
+
+
+def notify(block: NotificationBlock, *, events: Sequence[str] = EVENTS, name: str) -> None:
+    """Makes the server send each of the events; a later call replaces an earlier one.
+
+    Args:
+        block: Any notification block of Prefect.
+        events: Names of events from ``docs/prefect.md``, or of Prefect's own.
         name: The name of block and automation: small letters, digits and dashes.
     """
-    told = {"title": "{{subject}}", "text": "{{body}}"}
-    block = CustomWebhookNotificationBlock(name=name, url=url, json_data=told)
     document = cast("UUID", block.save(name, overwrite=True))
     with get_client(sync_client=True) as client:
         for earlier in client.read_automations_by_name(name):
             client.delete_automation(earlier.id)
     Automation(
         name=name,
-        description="Posts what happened to a webhook.",
+        description="Sends what happened to people.",
         trigger=EventTrigger(
             expect=set(events),
-            match={"prefect.resource.id": "astra.*"},
+            match={"prefect.resource.id": ["astra.*", "prefect.flow-run.*"]},
             posture=Posture.Reactive,
             threshold=1,
         ),
-        actions=[
-            SendNotification(block_document_id=document, subject="{{ event.event }}", body=BODY)
-        ],
+        actions=[SendNotification(block_document_id=document, subject=SUBJECT, body=BODY)],
     ).create()

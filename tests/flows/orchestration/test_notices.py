@@ -1,11 +1,12 @@
-"""A webhook block of a real Prefect server posts to a real server on this machine."""
+"""Blocks of a real Prefect server send to a real webhook and a real mail server on this machine."""
 
 import json
 import re
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingTCPServer
 
 import pytest
 
@@ -38,31 +39,51 @@ class _Hook(BaseHTTPRequestHandler):
         pass
 
 
+class _Mail(StreamRequestHandler):
+    def handle(self):
+        self.wfile.write(b"220 sink\r\n")
+        for line in iter(self.rfile.readline, b""):
+            if line.lower().startswith(b"data"):
+                self.wfile.write(b"354 go on\r\n")
+                self.server.heard.append(b"".join(iter(self.rfile.readline, b".\r\n")).decode())
+            self.wfile.write(b"250 sink\r\n")
+
+
 @pytest.fixture
-def hook():
-    server = HTTPServer(("127.0.0.1", 0), _Hook)
-    server.heard = []
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def listen():
+    """What a handler hears on a port, and the port."""
+    servers = []
+
+    def start(handler):
+        server = ThreadingTCPServer(("127.0.0.1", 0), handler)
+        server.heard = []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return server.heard, server.server_address[1]
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
 
 
-def test_a_webhook_of_the_server_hears_of_a_refusal(hook, in_flow):
+def test_a_channel_and_a_mailbox_hear_of_a_refusal_once(listen, in_flow):
+    (posted, hook), (mailed, box) = listen(_Hook), listen(_Mail)
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-    code = code.replace("http://127.0.0.1:8080/hook", f"http://127.0.0.1:{hook.server_port}/")
-    # The second replaces the first, so that nothing is posted twice.
+    code = code.replace("https://hooks.slack.com", f"http://127.0.0.1:{hook}")
+    code = code.replace("mailtos://user:password@smtp.example.com", f"mailto://127.0.0.1:{box}")
+    # The second replaces the first, so that nothing is sent twice.
     for _ in range(2):
         exec(code, {})  # noqa: S102
     time.sleep(1.0)
     in_flow(announce_decision, REFUSED)
-    end = time.monotonic() + 60.0
-    while not hook.heard and time.monotonic() < end:
+    end = time.monotonic() + 120.0
+    while not (posted and mailed) and time.monotonic() < end:
         time.sleep(0.1)
 
-    assert [{"title": "astra.version.refused"}] == [
-        {"title": heard["title"]} for heard in hook.heard
-    ]
-    assert "attacker version 8 is not promoted: no better" in hook.heard[0]["text"]
+    told = "astra.version.refused: attacker version 8 is not promoted: no better"
+    assert [{"text": told}] == posted
+    (mail,) = mailed
+    assert "To: team@example.com" in mail
+    assert "Subject: astra.version.refused" in mail
+    assert "attacker version 8 is not promoted: no better" in mail
