@@ -7,12 +7,13 @@ stopped.
 import argparse
 import faulthandler
 import json
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 
 from astra_core.errors import AstraError, ConfigurationError
-from astra_core.errors.memory import too_little_memory
+from astra_core.errors.memory import memory_limit, too_little_memory
 from astra_core.files import write_text
 from tasks.machine.console import Parser, complain, open_streams, quiet_libraries, say
 from tasks.machine.environment import set_environment
@@ -74,8 +75,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run_named(name: str, *, show_trace: bool) -> int:
     check_name(name)
+    # Compiled code that gets no memory aborts: another process must be there to say so.
+    child = os.fork() if memory_limit() else 0
+    if child:
+        return _told_end(child, name)
     end_with_dvc()
     return run_stage(name, show_trace=show_trace)
+
+
+def _told_end(child: int, stage: str) -> int:
+    """The exit status of the process of a stage, after a line if a signal ended it."""
+    try:
+        end_with_dvc()
+        ended = os.waitpid(child, 0)[1]
+    except failures.Stopped as error:
+        os.kill(child, error.number)
+        ended = os.waitpid(child, 0)[1]
+    except KeyboardInterrupt:  # the terminal sent it to both
+        ended = os.waitpid(child, 0)[1]
+    status = os.waitstatus_to_exitcode(ended)
+    if status >= 0:
+        return status
+    told = f"stage {stage} {failures.cut_off(status)}, got{memory_limit()}; raise 'ulimit -v'"
+    complain(f"error: {told}")
+    return failures.EXIT_SIGNAL - status
 
 
 def _check() -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.__main__ import main
+from tasks.__main__ import _told_end, main
 
 ROOT = Path(__file__).parents[2]
 
@@ -87,3 +87,23 @@ def test_the_module_is_a_command(tmp_path):
 
     assert 2 == done.returncode
     assert done.stderr.startswith("error: unknown stage 'nothing'")
+
+
+@pytest.mark.real
+def test_a_stage_that_is_aborted_for_lack_of_memory_is_told(capfd):
+    child = os.posix_spawn("/bin/sh", ["sh", "-c", "kill -ABRT $$"], os.environ)
+
+    assert 128 + signal.SIGABRT == _told_end(child, "training")
+    (line,) = capfd.readouterr().err.splitlines()
+    words = "error: stage training was ended by SIGABRT, most likely for lack of memory, got"
+    assert line.startswith(words)
+    assert line.endswith("; raise 'ulimit -v'")
+
+
+@pytest.mark.real
+def test_a_stage_under_a_limit_of_memory_ends_as_without(tmp_path):
+    limited = ["bash", "-c", 'ulimit -v 100000000; exec "$0" -m tasks validation', sys.executable]
+    done = subprocess.run(limited, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (2, 1) == (done.returncode, len(done.stderr.splitlines())), done.stderr
+    assert "stage validation must find" in done.stderr
