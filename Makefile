@@ -87,13 +87,12 @@ test-gpu: dev
 	$(BIN)/python -m pytest -m gpu
 
 # Tests that depend on how a processor multiplies, with one library's fast instructions disabled at a
-# time. Each of the three libraries has its own switch.
+# time. Each of the three libraries has its own switch, and one process: a worker more would import
+# for longer than it tests.
 test-routes: dev
-	for limit in ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2; do \
-	  echo "$$limit"; \
-	  env $$limit $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "routes and not real and not wide and not gpu" $(ROUTES) \
-	    || exit 1; \
-	done
+	printf '%s\n' ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
+	  | xargs -P 2 -n 1 sh -c 'env "$$0" $(BIN)/python -m pytest -q \
+	      -m "routes and not real and not wide and not gpu" $(ROUTES) || { echo "fails with $$0"; exit 1; }'
 
 # A real training service for the real tests, in an environment of its own: needs Python 3.12, and
 # downloads gigabytes where no index has a torch without CUDA. Its client comes into this one.

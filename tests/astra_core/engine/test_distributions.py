@@ -17,11 +17,12 @@ ROUTE = open_route("cpu")
 NUM_LABELS, WIDTH, VOCABULARY = 13, 6, 11
 
 
-def parts(dtype, *, has_bias=True):
+def parts(dtype, *, has_bias=True, sizes=(NUM_LABELS, WIDTH, VOCABULARY)):
+    num_labels, width, vocabulary = sizes
     torch.manual_seed(0)
-    head = torch.nn.Linear(WIDTH, VOCABULARY, bias=has_bias).to(dtype)
-    states = 3.0 * torch.randn(NUM_LABELS, WIDTH, dtype=dtype)
-    return head, states.requires_grad_(), torch.arange(NUM_LABELS) % VOCABULARY
+    head = torch.nn.Linear(width, vocabulary, bias=has_bias).to(dtype)
+    states = 3.0 * torch.randn(num_labels, width, dtype=dtype)
+    return head, states.requires_grad_(), torch.arange(num_labels) % vocabulary
 
 
 def outcome(logprobs, entropies, head, states):
@@ -61,10 +62,10 @@ def test_log_probabilities_and_entropies_are_a_log_softmaxs_whatever_the_blocks(
 @each_row("most", [0, NUM_LABELS * VOCABULARY])
 def test_both_pass_torchs_own_check_of_gradients(most, monkeypatch):
     monkeypatch.setattr(head_module, "_MIN_BLOCK", 4)
-    head, states, labels = parts(torch.float64)
+    head, states, labels = parts(torch.float64, sizes=(5, 3, 7))
 
     def of(states, weight, bias):
-        copy = torch.nn.Linear(WIDTH, VOCABULARY).double()
+        copy = torch.nn.Linear(3, 7).double()
         with torch.no_grad():
             del copy.weight, copy.bias
         copy.weight, copy.bias = weight, bias

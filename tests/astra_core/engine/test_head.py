@@ -17,11 +17,12 @@ ROUTE = open_route("cpu")
 NUM_LABELS, WIDTH, VOCABULARY = 13, 6, 11
 
 
-def parts(dtype, *, has_bias=True):
+def parts(dtype, *, has_bias=True, sizes=(NUM_LABELS, WIDTH, VOCABULARY)):
+    num_labels, width, vocabulary = sizes
     torch.manual_seed(0)
-    head = torch.nn.Linear(WIDTH, VOCABULARY, bias=has_bias).to(dtype)
-    states = torch.randn(NUM_LABELS, WIDTH, dtype=dtype, requires_grad=True)
-    return head, states, torch.arange(NUM_LABELS) % VOCABULARY
+    head = torch.nn.Linear(width, vocabulary, bias=has_bias).to(dtype)
+    states = torch.randn(num_labels, width, dtype=dtype, requires_grad=True)
+    return head, states, torch.arange(num_labels) % vocabulary
 
 
 def outcome(values, head, states):
@@ -52,10 +53,10 @@ def test_label_logprobs_are_those_of_a_log_softmax_whatever_the_blocks(
 @each_row("most", [0, NUM_LABELS * VOCABULARY])
 def test_label_logprobs_pass_torchs_own_check_of_gradients(most, monkeypatch):
     monkeypatch.setattr(head_module, "_MIN_BLOCK", 4)
-    head, states, labels = parts(torch.float64)
+    head, states, labels = parts(torch.float64, sizes=(5, 3, 7))
 
     def of(states, weight, bias):
-        copy = torch.nn.Linear(WIDTH, VOCABULARY).double()
+        copy = torch.nn.Linear(3, 7).double()
         with torch.no_grad():
             del copy.weight, copy.bias
         copy.weight, copy.bias = weight, bias

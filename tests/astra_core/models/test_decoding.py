@@ -170,8 +170,8 @@ def test_a_sample_is_the_draw_that_defines_it_also_among_ties(options, rounding)
     sizes = (*SIZES, MORE) if "top_p" in options and "top_k" not in options else SIZES
     for seed, size in enumerate(sizes):
         draw_of = torch.Generator().manual_seed(seed)
-        logits = (3.0 * torch.randn(200, size, generator=draw_of)).to(rounding)
-        uniform = torch.rand(200, dtype=torch.float64, generator=draw_of)
+        logits = (3.0 * torch.randn(100, size, generator=draw_of)).to(rounding)
+        uniform = torch.rand(100, dtype=torch.float64, generator=draw_of)
         token, logprob, expected = sampled_and_defined(logits, uniform, generation, seed)
         plain = logits.float().log_softmax(dim=1).gather(1, token[:, None])[:, 0]
 
@@ -192,8 +192,8 @@ def test_ties_beyond_the_candidates_that_were_looked_at_are_kept():
 @each_row("spread", [0.1, 1.0, 6.0])
 def test_a_nucleus_is_the_same_whether_sorted_or_looked_for(spread):
     draw_of = torch.Generator().manual_seed(1)
-    logits = spread * torch.randn(64, 6000, generator=draw_of)
-    uniform = torch.rand(64, dtype=torch.float64, generator=draw_of)
+    logits = spread * torch.randn(24, 6000, generator=draw_of)
+    uniform = torch.rand(24, dtype=torch.float64, generator=draw_of)
     for top_p in (0.01, 0.5, 0.9, 0.999):
         generation = GenerationConfiguration(top_p=top_p, temperature=0.7)
         token, _, expected = sampled_and_defined(logits, uniform, generation)
