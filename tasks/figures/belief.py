@@ -175,9 +175,9 @@ class Believer:
         judged = list(zip(found.graphs, scores, strict=True))
         rates = tuple(confirmed_rate(graph, own, **limits) for graph, own in judged)
         pairs = [verdict_pairs(graph, own, **limits) for graph, own in judged]
-        agreed = agreement(pairs, **self._bootstrap())
+        agreed = agreement(pairs, **self.bootstrap)
         intervals = {
-            "confirmed_attack_success_rate": rate_interval(rates, **self._bootstrap()),
+            "confirmed_attack_success_rate": rate_interval(rates, **self.bootstrap),
             "judge_agreement": agreed.raw,
             "judge_kappa": agreed.kappa,
         }
@@ -196,15 +196,13 @@ class Believer:
         if self.second is None:
             return None
         pairs = zip(trained.confirmed, untrained.confirmed, strict=True)
-        return bootstrap_mean([after - before for after, before in pairs], **self._bootstrap())
+        return bootstrap_mean([after - before for after, before in pairs], **self.bootstrap)
 
-    def _bootstrap(self) -> dict[str, Any]:
-        evaluation = self.evaluation
-        return {
-            "num_resamples": evaluation.num_resamples,
-            "confidence": evaluation.confidence,
-            "seed": self.seed,
-        }
+    @property
+    def bootstrap(self) -> dict[str, Any]:
+        """How intervals over prompts are drawn."""
+        chosen = self.evaluation.model_dump(include={"num_resamples", "confidence"})
+        return chosen | {"seed": self.seed}
 
 
 def _each(

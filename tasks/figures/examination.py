@@ -1,17 +1,12 @@
-"""One attacker's examination: it is loaded, rolled out on prompts and measured, under a key."""
+"""The examination of an attacker: it is loaded, rolled out and measured, under a key."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from astra_core.config import (
-    Choice,
-    EvaluationConfiguration,
-    MachineConfiguration,
-    SystemConfiguration,
-)
+from astra_core.config import EvaluationConfiguration
 from astra_core.files import record_digest
 from astra_core.metrics.statistics import rate_interval
 from astra_core.rollout import Graph, Prompt
@@ -20,16 +15,19 @@ from astra_parts.metrics.invented_words import InventedWords
 from astra_parts.metrics.strategies import Strategies, strategies_of, strategy_metrics
 from tasks.figures.bandit import with_bandit
 from tasks.figures.belief import Believer
-from tasks.figures.target_use import target_figures
-from tasks.pipeline.stage import Untracked
+from tasks.figures.target_use import target_figures, target_note
+from tasks.pipeline.setup import SystemParams
+from tasks.pipeline.stage import Dep, Metric, Out
 from tasks.promotion.drift import drift_between
 from tasks.records.attacker import ATTACKER_FILE, AttackerNote
 from tasks.records.evaluation import Selection
 from tasks.records.models import read_model_paths
 from tasks.records.reports import read_record
+from tasks.records.vocabulary import read_vocabulary
 
 if TYPE_CHECKING:
     from astra_core.evaluator import Evaluation
+    from astra_core.reward import Reward
     from astra_core.system import System
 
 DRAWS = Path(".astra/draws")
@@ -37,94 +35,154 @@ DRAWS = Path(".astra/draws")
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationParams:
+class EvaluationParams(SystemParams):
     """The sections that decide an examination."""
 
-    training_seed: int
-    machine: MachineConfiguration
-    system: SystemConfiguration
-    reward: Choice
     evaluation: EvaluationConfiguration
-    # Where the work is done does not change its result.
-    executor: Untracked[Choice]
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where the models stage wrote its models, and the words that the run knows."""
+class EvaluationFiles:
+    """Prompts and models, and where reports, table, examples and replies go."""
 
+    valid: Dep = Path("data/valid")
+    base: Dep = Path("models/base")
+    attacker: Dep = Path("models/attacker")
+    rollouts: Dep = Path("data/rollouts")
+    report: Out = Path("reports/evaluation.json")
+    headline: Metric = Path("reports/headline.json")
+    table: Out = Path("reports/evaluation_prompts.parquet")
+    examples: Out = Path("reports/examples.md")
+    evidence: Out = Path("data/evaluation")
+
+
+@dataclass(frozen=True, slots=True)
+class Examiner:
+    """Examines every attacker in the same way.
+
+    Attributes:
+        params: The settings of the examination.
+        base: The folder that the models stage wrote.
+        vocabulary: Words that are not invented.
+        reward: Named by the settings; every evaluation has a copy of its own.
+        believer: Corrects and confirms the figures of a final evaluation.
+        target: Digest and name of a target without weights here; None for one with weights.
+    """
+
+    params: EvaluationParams
     base: Path
     vocabulary: frozenset[str]
+    reward: "Reward"
+    believer: Believer
+    target: dict[str, str] | None
 
+    @classmethod
+    def of(cls, params: EvaluationParams, files: EvaluationFiles = EvaluationFiles()) -> Self:
+        """Examines in the precision that the attacker was trained in."""
+        from astra_core.registry import build
 
-def examined(
-    weights: Path | None,
-    prompts: list[Prompt],
-    params: EvaluationParams,
-    *,
-    places: Places,
-    asked: Believer | None = None,
-    first: Sequence[Graph] = (),
-) -> tuple["Evaluation", str]:
-    """An attacker's evaluation, and the key that equal examinations share.
+        own = params.settled(files.attacker / ATTACKER_FILE)
+        believer = Believer.of(
+            own.evaluation,
+            seed=own.training_seed,
+            executor=own.executor,
+            trees_at_once=own.machine.prompts_per_shard,
+        )
+        words, reward = read_vocabulary(files.valid), build("reward", own.reward)
+        return cls(own, files.base, words, reward, believer, target_note(own.system))
 
-    Args:
-        weights: The attacker's folder; None is the untrained attacker.
-        prompts: The prompts to examine it on.
-        params: The settings of the examination.
-        places: What earlier stages wrote.
-        asked: Corrections and confirmations to make; None makes none, as in a training.
-        first: The untrained attacker's rollouts, over which a bandit searches; none for no bandit.
-    """
-    from astra_core.agents import as_exported
-    from astra_core.assembly import ModelFolders, build_evaluator, load_system
-    from astra_core.models.pretrained import weights_digest
-    from astra_parts.services.pointer import read_pointer, speak_from
-    from astra_parts.services.speaker import check_here, check_plain
+    def examine(
+        self,
+        weights: Path | None,
+        prompts: Sequence[Prompt],
+        *,
+        is_final: bool = True,
+        first: Sequence[Graph] = (),
+    ) -> tuple["Evaluation", str]:
+        """An attacker's evaluation, and the key that equal examinations share.
 
-    evaluation, seed = params.evaluation, params.training_seed
-    # If the weights are at a service, the folder has none: the base weights are loaded.
-    pointer = read_pointer(weights) if weights else None
-    own = None if pointer else weights
-    folders = ModelFolders.of(read_model_paths(places.base), attacker=own)
-    # A trained attacker plays the roles that it was trained in, whatever params.yaml says now.
-    system = as_exported(params.system, weights) if weights else params.system
-    loaded = load_system(
-        system, folders, machine=params.machine, executor=params.executor, seed=seed
-    )
-    who = weights_digest(weights or folders.attacker)
-    if pointer is not None:
-        check_plain(system.probe)
-        check_here(loaded, subject="an attacker whose weights stay at a service")
-        kept, most = DRAWS / f"{who[:16]}.sqlite", evaluation.max_service_tokens
-        speak_from(pointer, loaded.attacker, kept=kept, max_tokens=most)
-    if asked is not None:
-        asked.check(version_of(loaded.scorer))
-    evaluator = build_evaluator(evaluation, params.reward, prompts=prompts, seed=seed)
-    judging = asked.key() if asked is not None else []
-    key = record_digest([loaded.digest(), *_asked_of_all(evaluation, prompts), seed, *judging])
-    with loaded.target.accounted(f"evaluation {record_digest([key, who])[:16]}"):
-        found = evaluator.evaluate(loaded)
-        used = target_figures(loaded.target, found)
-    # What a training's own prompts are examined for needs no strategies.
-    budget = evaluation.strategy_calls if asked is not None else 0
-    with loaded.target.accounted(f"strategies {record_digest([key, who])[:16]}"):
-        strategies = _strategies(loaded, found, params, budget=budget)
-    figures = used | strategy_metrics(
-        found.graphs,
-        strategies,
-        threshold=evaluation.threshold,
-        vocabulary=places.vocabulary,
-        rarefied_to=evaluation.rarefied_to,
-        seed=seed,
-    )
-    figures |= invented_words(params, places).metrics(found.graphs)
-    if len(first):
-        with loaded.target.accounted(f"bandit {record_digest([key, who])[:16]}"):
-            words = places.vocabulary
-            found = with_bandit(found, loaded, evaluator, first=first, vocabulary=words, seed=seed)
-    found = replace(found, figures={**found.figures, **figures}, strategies=strategies.labels)
-    return (asked.applied(found) if asked is not None else found), key
+        Args:
+            weights: The attacker's folder; None is the untrained attacker.
+            prompts: The prompts to examine it on.
+            is_final: True also looks for strategies, and corrects and confirms the figures.
+            first: The untrained attacker's rollouts, over which a bandit searches; none for no
+                bandit.
+        """
+        from astra_core.evaluator import Evaluator
+
+        evaluation, seed = self.params.evaluation, self.params.training_seed
+        loaded, who = self._load(weights)
+        if is_final:
+            self.believer.check(version_of(loaded.scorer))
+        evaluator = Evaluator(evaluation, prompts=prompts, reward=self.reward, seed=seed)
+        judging = self.believer.key() if is_final else []
+        key = record_digest([loaded.digest(), *_asked_of_all(evaluation, prompts), seed, *judging])
+        with loaded.target.accounted(f"evaluation {record_digest([key, who])[:16]}"):
+            found = evaluator.evaluate(loaded)
+            used = target_figures(loaded.target, found)
+        # What a training's own prompts are examined for needs no strategies.
+        budget = evaluation.strategy_calls if is_final else 0
+        with loaded.target.accounted(f"strategies {record_digest([key, who])[:16]}"):
+            strategies = self._strategies(loaded, found, budget=budget)
+        figures = used | strategy_metrics(
+            found.graphs,
+            strategies,
+            threshold=evaluation.threshold,
+            vocabulary=self.vocabulary,
+            rarefied_to=evaluation.rarefied_to,
+            seed=seed,
+        )
+        figures |= self.invented.metrics(found.graphs)
+        if len(first):
+            with loaded.target.accounted(f"bandit {record_digest([key, who])[:16]}"):
+                words = self.vocabulary
+                found = with_bandit(
+                    found, loaded, evaluator, first=first, vocabulary=words, seed=seed
+                )
+        figures = {**found.figures, **figures}
+        found = replace(found, figures=figures, strategies=strategies.labels)
+        return (self.believer.applied(found) if is_final else found), key
+
+    def _load(self, weights: Path | None) -> tuple["System", str]:
+        """The System of an attacker, and the digest of its weights."""
+        from astra_core.agents import as_exported
+        from astra_core.models.pretrained import weights_digest
+        from astra_parts.services.pointer import read_pointer, speak_from
+        from astra_parts.services.speaker import check_here, check_plain
+
+        if weights is None:
+            who = weights_digest(read_model_paths(self.base)["attacker"])
+            return self.params.load(self.base), who
+        # If the weights are at a service, the folder has none: the base weights are loaded.
+        pointer, who = read_pointer(weights), weights_digest(weights)
+        # A trained attacker plays the roles that it was trained in, whatever params.yaml says now.
+        own = replace(self.params, system=as_exported(self.params.system, weights))
+        loaded = own.load(self.base, attacker=None if pointer else weights)
+        if pointer is not None:
+            check_plain(own.system.probe)
+            check_here(loaded, subject="an attacker whose weights stay at a service")
+            kept, most = DRAWS / f"{who[:16]}.sqlite", own.evaluation.max_service_tokens
+            speak_from(pointer, loaded.attacker, kept=kept, max_tokens=most)
+        return loaded, who
+
+    @property
+    def invented(self) -> InventedWords:
+        """What counts as an invented word of a probe."""
+        return InventedWords(self.vocabulary, self.params.system.probe.max_new_tokens)
+
+    def _strategies(self, system: "System", found: "Evaluation", *, budget: int) -> Strategies:
+        from astra_parts.samplers.rewording import asking
+
+        evaluation, seed = self.params.evaluation, self.params.training_seed
+        threshold, drawn = evaluation.threshold, evaluation.num_responses
+        ask = asking(system, found.graphs, threshold=threshold, num_responses=drawn, seed=seed)
+        return strategies_of(
+            found.graphs,
+            threshold=threshold,
+            seed=seed,
+            ask=ask if budget else None,
+            budget=budget // drawn,
+        )
 
 
 def _asked_of_all(
@@ -141,41 +199,9 @@ def _asked_of_all(
     return examination, told
 
 
-def invented_words(params: EvaluationParams, places: Places) -> InventedWords:
-    """What counts as an invented word of a probe."""
-    return InventedWords(places.vocabulary, params.system.probe.max_new_tokens)
-
-
-def _strategies(
-    system: "System",
-    found: "Evaluation",
-    params: EvaluationParams,
-    *,
-    budget: int,
-) -> Strategies:
-    from astra_parts.samplers.rewording import asking
-
-    evaluation, seed = params.evaluation, params.training_seed
-    threshold, drawn = evaluation.threshold, evaluation.num_responses
-    ask = asking(system, found.graphs, threshold=threshold, num_responses=drawn, seed=seed)
-    return strategies_of(
-        found.graphs,
-        threshold=threshold,
-        seed=seed,
-        ask=ask if budget else None,
-        budget=budget // drawn,
-    )
-
-
 def rates(evaluation: "Evaluation") -> list[float]:
     """For each prompt the share of its rollouts that succeeded."""
     return [outcome.success_rate for outcome in evaluation.outcomes]
-
-
-def bootstrap_options(params: EvaluationParams) -> dict[str, Any]:
-    """How intervals over prompts are drawn."""
-    chosen = params.evaluation.model_dump(include={"num_resamples", "confidence"})
-    return chosen | {"seed": params.training_seed}
 
 
 def was_selected(attacker: Path) -> bool:

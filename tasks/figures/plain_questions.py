@@ -8,9 +8,8 @@ from astra_core.files import record_digest
 from astra_core.metrics.statistics import paired_gain, rate_interval
 from astra_core.redaction import masked
 from astra_core.rollout import Prompt
-from tasks.figures.examination import EvaluationParams, Places, bootstrap_options
+from tasks.figures.examination import Examiner
 from tasks.records.evaluation import PlainQuestions
-from tasks.records.models import read_model_paths
 
 TRIED_WITH = 8
 """Number of dev prompts with whose target each question is tried."""
@@ -21,8 +20,7 @@ def plain_questions(
     test: Sequence[Prompt],
     dev: Sequence[Prompt],
     *,
-    params: EvaluationParams,
-    places: Places,
+    examiner: Examiner,
 ) -> PlainQuestions | None:
     """How often plain questions succeed on the test prompts, and the attacker's gain over the best.
 
@@ -33,16 +31,13 @@ def plain_questions(
         trained: The trained attacker's success rate of each test prompt.
         test: The prompts of the examination.
         dev: Prompts whose texts are tried.
-        params: The settings of the examination.
-        places: What earlier stages wrote.
+        examiner: Of the attacker.
     """
-    from astra_core.assembly import ModelFolders, load_system
     from astra_parts.samplers.rewording import asked_first
 
+    params = examiner.params
     evaluation, seed = params.evaluation, params.training_seed
-    folders = ModelFolders.of(read_model_paths(places.base))
-    system = load_system(params.system, folders, machine=params.machine, seed=seed)
-
+    system = params.load(examiner.base)
     account = f"questions {record_digest([[each.prompt_id for each in (*dev, *test)], seed])[:16]}"
 
     def asked(questions: Sequence[tuple[Prompt, str]], num_replies: int) -> list[float]:
@@ -66,7 +61,7 @@ def plain_questions(
         others = asked([(prompt, tried[best]) for prompt in test], count)
     except (BudgetError, TargetError):
         return None
-    options = bootstrap_options(params)
+    options = examiner.believer.bootstrap
     ids = [prompt.prompt_id for prompt in test]
     gains = [after - before for after, before in zip(trained, others, strict=True)]
     return PlainQuestions(

@@ -3,9 +3,10 @@
 It takes two frozen dataclasses, ``f(params: SomeParams, files: SomeFiles = SomeFiles())``. The
 fields of the first are sections of params.yaml and their names are the keys; those of the second
 are paths relative to the project's root, each with a role (``Dep``, ``Out``, ``Metric``, ``Plot``,
-``Receipt``) and a default. From this come the entry in dvc.yaml, the command
-``python -m tasks NAME`` and the flow's task, while a test calls the plain function on a temporary
-folder.
+``Receipt``) and a default. A stage that works with plug-ins takes ``setup: SomeSetup`` in place of
+the sections: ``SomeSetup.of(params)`` builds it, once, before the stage begins. From this come the
+entry in dvc.yaml, the command ``python -m tasks NAME`` and the flow's task, while a test calls the
+plain function on a temporary folder.
 """
 
 import inspect
@@ -68,8 +69,8 @@ class Stage:
 
     Attributes:
         name: A noun.
-        function: Takes a ``params_class`` and, by default, its own files.
-        params_class: Names every section that the function reads.
+        function: Takes what ``prepare`` gives and, by default, its own files.
+        params_class: Names every section that the stage reads.
         params: The sections that DVC tracks.
         deps: What is read.
         outs: What is written, except for the figures below.
@@ -77,6 +78,7 @@ class Stage:
         plots: Curves of the result.
         receipts: Proofs of what was done outside of the folder.
         is_parallel: True when several processes can run it together.
+        prepare: Builds what the function takes from its sections; None gives it the sections.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Stage:
     plots: tuple[Path, ...]
     receipts: tuple[Path, ...]
     is_parallel: bool = False
+    prepare: Callable[[Any], Any] | None = None
 
     @property
     def description(self) -> str:
@@ -107,7 +110,8 @@ class Stage:
 
     def run(self, params: Params) -> Report:
         """The function's result for its sections of ``params`` and its default paths."""
-        return self.function(sections_for(self.params_class, params))
+        sections = sections_for(self.params_class, params)
+        return self.function(self.prepare(sections) if self.prepare else sections)
 
 
 def sections_for(params_class: type[Sections], params: Params) -> Sections:
@@ -133,7 +137,9 @@ def stage(*, name: str | None = None, is_parallel: bool = False) -> Callable[[Fu
     """
 
     def describe(function: Function) -> Function:
-        params_class, files_class = _classes(function)
+        first, files_class = _classes(function)
+        prepare = getattr(first, "of", None)
+        params_class = get_type_hints(prepare)["params"] if prepare else first
         where = f"stage function {function.__name__}"
         paths = _checked_files(files_class, where)
         # Kept on the function, so that importing a stage changes no table anywhere.
@@ -141,6 +147,7 @@ def stage(*, name: str | None = None, is_parallel: bool = False) -> Callable[[Fu
             name=name or function.__module__.rpartition(".")[2],
             function=function,
             params_class=params_class,
+            prepare=prepare,
             params=_checked_params(params_class, where),
             is_parallel=is_parallel,
             **{role.value: tuple(paths[role]) for role in Role},
@@ -164,7 +171,7 @@ def _classes(function: Callable[..., Any]) -> tuple[type[Any], type[Any]]:
         msg = f"{where} must return a class with summary(), got {hints.get('return')}; annotate it"
         raise ConfigurationError(msg)
     found = inspect.signature(function).parameters
-    if [*found] != ["params", "files"]:
+    if [*found] not in (["params", "files"], ["setup", "files"]):
         msg = (
             f"{where} must take params and files, got {[*found]}; "
             "write (params: SomeParams, files: SomeFiles = SomeFiles())"
@@ -176,11 +183,11 @@ def _classes(function: Callable[..., Any]) -> tuple[type[Any], type[Any]]:
                 f"{where}: '{name}' must be a frozen dataclass, got {hints.get(name)}; make it one"
             )
             raise ConfigurationError(msg)
-    params_class, files_class = hints["params"], hints["files"]
+    files_class = hints["files"]
     if not isinstance(found["files"].default, files_class):
         msg = f"{where}: 'files' must have a default; write files: SomeFiles = SomeFiles()"
         raise ConfigurationError(msg)
-    return params_class, files_class
+    return hints[next(iter(found))], files_class
 
 
 def _is_frozen(hint: Any) -> bool:

@@ -7,7 +7,6 @@ from typing import Any, Self
 
 from astra_core.files import file_digest, folder_digest, record_digest
 from tasks.params.plugins import PLUGINS, is_source, source_digests
-from tasks.params.schema import TrackingConfiguration
 from tasks.pipeline.stage_code import ROOT, code_of
 from tasks.records.models import Parent, read_manifest
 from tasks.records.rollouts import ROLLOUTS_FILE
@@ -36,27 +35,16 @@ class TrainingRun:
         updates_key: The same without what changes no update: the number of training steps, and
             what is written.
         sections: The parameters as JSON.
-        experiment: The experiment in which MLflow records it.
-        tracking: Where else it is recorded.
         parent: The earlier attacker that it begins from, if there is one.
     """
 
     key: str
     updates_key: str
     sections: Mapping[str, Any]
-    experiment: str
-    tracking: TrackingConfiguration
     parent: Parent | None
 
     @classmethod
-    def of(
-        cls,
-        sections: Mapping[str, Any],
-        inputs: TrainingInputs,
-        *,
-        experiment: str,
-        tracking: TrackingConfiguration,
-    ) -> Self:
+    def of(cls, sections: Mapping[str, Any], inputs: TrainingInputs) -> Self:
         """The run of these parameters, as JSON by section, and these inputs."""
         training = _without(sections["training"], {"require_signal"})
         # Whether it may begin, or the last state is exported, changes no update: the same run.
@@ -67,8 +55,6 @@ class TrainingRun:
             run_key({**sections, "training": {**training, "checkpoint": checkpoint}}, inputs),
             updates_key=run_key({**sections, "training": updates}, inputs),
             sections=sections,
-            experiment=experiment,
-            tracking=tracking,
             parent=read_manifest(inputs.base).attacker.parent,
         )
 

@@ -11,14 +11,11 @@ from astra_core.rollout import Prompt
 from astra_parts.metrics.categories import CATEGORY, category_labels
 from astra_parts.metrics.invented_words import InventedWords
 from astra_parts.metrics.tries import equivalent_tries
-from tasks.figures.belief import Believer
 from tasks.figures.category_table import category_rates, with_categories
 from tasks.figures.examination import (
+    EvaluationFiles,
     EvaluationParams,
-    Places,
-    bootstrap_options,
-    examined,
-    invented_words,
+    Examiner,
     optimism,
     rates,
     was_selected,
@@ -26,16 +23,12 @@ from tasks.figures.examination import (
 from tasks.figures.examples import examples_page
 from tasks.figures.plain_questions import plain_questions
 from tasks.figures.prompt_rows import prompt_rows
-from tasks.figures.target_use import target_note
 from tasks.params.schema import Params
-from tasks.pipeline.precision import remembered
-from tasks.pipeline.stage import Dep, Metric, Out, sections_for, stage
-from tasks.records.attacker import ATTACKER_FILE
+from tasks.pipeline.stage import sections_for, stage
 from tasks.records.evaluation import EvaluationRecord, write_prompt_table
 from tasks.records.prompts import read_prompts
 from tasks.records.reports import nan_as_null, write_record
 from tasks.records.rollouts import ROLLOUTS_FILE, StoredRollouts, write_rollouts
-from tasks.records.vocabulary import read_vocabulary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,51 +65,32 @@ class EvaluationReport:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationFiles:
-    """Prompts and models, and where reports, table, examples and replies go."""
-
-    valid: Dep = Path("data/valid")
-    base: Dep = Path("models/base")
-    attacker: Dep = Path("models/attacker")
-    rollouts: Dep = Path("data/rollouts")
-    report: Out = Path("reports/evaluation.json")
-    headline: Metric = Path("reports/headline.json")
-    table: Out = Path("reports/evaluation_prompts.parquet")
-    examples: Out = Path("reports/examples.md")
-    evidence: Out = Path("data/evaluation")
-
-
 @stage()
 def evaluate_attacker(
-    params: EvaluationParams, files: EvaluationFiles = EvaluationFiles()
+    setup: Examiner, files: EvaluationFiles = EvaluationFiles()
 ) -> EvaluationReport:
     """Rolls both attackers out on the test prompts and writes their figures."""
-    evaluation = params.evaluation
+    evaluation = setup.params.evaluation
     prompts = read_prompts(files.valid / "test.parquet", limit=evaluation.num_prompts)
-    params = replace(params, system=remembered(params.system, files.attacker / ATTACKER_FILE))
-    places = Places(files.base, read_vocabulary(files.valid))
-    asked = _believer(params)
-    trained, key = examined(files.attacker, prompts, params, places=places, asked=asked)
+    trained, key = setup.examine(files.attacker, prompts)
     first = StoredRollouts(files.rollouts / ROLLOUTS_FILE) if evaluation.bandit_calls else ()
-    untrained, _ = examined(None, prompts, params, places=places, asked=asked, first=first)
+    untrained, _ = setup.examine(None, prompts, first=first)
     labels = category_labels(prompts)
-    record = _compared(trained, untrained, labels, key=key, params=params)
-    record = replace(record, belief=asked.belief(trained, untrained))
+    record = _compared(trained, untrained, labels, key=key, examiner=setup)
+    record = replace(record, belief=setup.believer.belief(trained, untrained))
     if was_selected(files.attacker):
         dev = read_prompts(files.valid / "dev.parquet", limit=evaluation.num_training_prompts)
-        chosen_on, _ = examined(files.attacker, dev, params, places=places)
-        excess = optimism(rates(chosen_on), rates(trained), **bootstrap_options(params))
+        chosen_on, _ = setup.examine(files.attacker, dev, is_final=False)
+        excess = optimism(rates(chosen_on), rates(trained), **setup.believer.bootstrap)
         record = replace(record, selection=excess)
     if evaluation.ask_prompts:
         tried = read_prompts(files.valid / "dev.parquet", limit=evaluation.num_training_prompts)
-        found = plain_questions(rates(trained), prompts, tried, params=params, places=places)
+        found = plain_questions(rates(trained), prompts, tried, examiner=setup)
         record = replace(record, plain=found)
-    record = replace(record, target=target_note(params.system))
+    record = replace(record, target=setup.target)
     write_record(record.to_record(), files.report)
     write_json(record.headline(), files.headline)
-    invented = invented_words(params, places)
-    _write_evidence(trained, untrained, labels, files=files, invented=invented)
+    _write_evidence(trained, untrained, labels, files=files, invented=setup.invented)
     page = examples_page(trained.graphs, count=evaluation.num_examples)
     write_text(with_categories(page, record.categories), files.examples)
     return EvaluationReport(
@@ -159,33 +133,17 @@ def evaluate_checkpoint(
         if prompts is not None
         else read_prompts(valid / "test.parquet", limit=evaluation.num_prompts)
     )
-    system = remembered(params.system, weights / ATTACKER_FILE) if weights else params.system
-    own = replace(
-        sections_for(EvaluationParams, params),
-        system=system,
-        evaluation=evaluation.model_copy(update={"num_prompts": len(chosen)}),
-    )
-    places = Places(base, read_vocabulary(valid))
-    asked = _believer(own)
-    found, key = examined(weights, chosen, own, places=places, asked=asked)
+    files = EvaluationFiles(valid=valid, base=base, attacker=weights or base)
+    examiner = Examiner.of(sections_for(EvaluationParams, params), files)
+    found, key = examiner.examine(weights, chosen)
     record = {
         "evaluation_key": key,
         "num_prompts": len(chosen),
         "threshold": evaluation.threshold,
         "attacker": found.record(),
     }
-    invented = invented_words(own, places)
-    return nan_as_null(record), pd.DataFrame(prompt_rows(found, "attacker", invented=invented))
-
-
-def _believer(params: EvaluationParams) -> Believer:
-    """What is asked about the judge, with the workers that roll out."""
-    return Believer.of(
-        params.evaluation,
-        seed=params.training_seed,
-        executor=params.executor,
-        trees_at_once=params.machine.prompts_per_shard,
-    )
+    rows = prompt_rows(found, "attacker", invented=examiner.invented)
+    return nan_as_null(record), pd.DataFrame(rows)
 
 
 def _compared(
@@ -194,9 +152,9 @@ def _compared(
     labels: Sequence[str],
     *,
     key: str,
-    params: EvaluationParams,
+    examiner: Examiner,
 ) -> EvaluationRecord:
-    evaluation = params.evaluation
+    evaluation = examiner.params.evaluation
     own, before = rates(trained), rates(untrained)
     ids = [outcome.prompt_id for outcome in trained.outcomes]
     gains = [after - other for after, other in zip(own, before, strict=True)]
@@ -209,10 +167,10 @@ def _compared(
         confidence=evaluation.confidence,
         attacker={**trained.intervals, **trained.figures},
         baseline={**untrained.intervals, **untrained.figures},
-        lift=paired_gain(ids, gains, **bootstrap_options(params)),
-        equivalent_tries=equivalent_tries(own, before, **bootstrap_options(params)),
+        lift=paired_gain(ids, gains, **examiner.believer.bootstrap),
+        equivalent_tries=equivalent_tries(own, before, **examiner.believer.bootstrap),
         categories=category_rates(
-            labels, attacker=own, baseline=before, **bootstrap_options(params)
+            labels, attacker=own, baseline=before, **examiner.believer.bootstrap
         ),
     )
 

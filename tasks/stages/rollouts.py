@@ -6,25 +6,22 @@ They are the first experience of training, and a cheap place to detect a broken 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from astra_core.config import (
-    Choice,
-    MachineConfiguration,
-    RolloutsConfiguration,
-    SystemConfiguration,
-)
+from astra_core.config import RolloutsConfiguration
 from astra_core.files import draft_folder_of, record_digest, write_text
-from astra_core.rollout import Graph, Prompt
+from astra_core.rollout import Graph
 from tasks.pipeline.precision import remember
-from tasks.pipeline.stage import Dep, Out, Untracked, plain_sections, stage
-from tasks.records.models import read_manifest, read_model_paths
+from tasks.pipeline.setup import RolloutsParams
+from tasks.pipeline.stage import Dep, Out, plain_sections, stage
+from tasks.records.models import read_manifest
 from tasks.records.prompts import read_prompts
 from tasks.records.reports import write_record
 from tasks.records.rollout_report import RolloutsRecord
 from tasks.records.rollouts import ROLLOUTS_FILE, rollout_tables, write_rollouts
 
 if TYPE_CHECKING:
+    from astra_core.sampler import Sampler
     from astra_core.system import System
     from tasks.expectations import ValidationReport
 
@@ -54,19 +51,6 @@ class RolloutsSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutsParams:
-    """The sections that decide the rollouts."""
-
-    training_seed: int
-    machine: MachineConfiguration
-    system: SystemConfiguration
-    rollouts: RolloutsConfiguration
-    reward: Choice
-    # Where the work is done does not change its result.
-    executor: Untracked[Choice]
-
-
-@dataclass(frozen=True, slots=True)
 class RolloutsFiles:
     """Prompts and models, and where the rollouts and their report go."""
 
@@ -77,9 +61,22 @@ class RolloutsFiles:
     docs: Out = Path("reports/data_docs/rollouts.html")
 
 
+@dataclass(frozen=True, slots=True)
+class RolloutsSetup:
+    """The sampler of the untrained attacker on the training prompts."""
+
+    params: RolloutsParams
+    sampler: "Sampler"
+
+    @classmethod
+    def of(cls, params: RolloutsParams, files: RolloutsFiles = RolloutsFiles()) -> Self:
+        """Loads the models."""
+        return cls(params, params.sampler(files.base, read_prompts(files.valid / "train.parquet")))
+
+
 @stage()
 def collect_rollouts(
-    params: RolloutsParams, files: RolloutsFiles = RolloutsFiles()
+    setup: RolloutsSetup, files: RolloutsFiles = RolloutsFiles()
 ) -> RolloutsSummary:
     """Rolls the untrained attacker out on training prompts and checks the rollouts.
 
@@ -87,24 +84,15 @@ def collect_rollouts(
         GateError: The rollouts are not fit to learn from; nothing is accepted.
         DataError: The judge judges nothing.
     """
-    from astra_core.assembly import ModelFolders, load_system
     from tasks.expectations.data_docs import data_docs
     from tasks.expectations.judge_trial import try_judge
 
-    prompts = read_prompts(files.valid / "train.parquet")
-    folders = ModelFolders.of(read_model_paths(files.base))
-    loaded = load_system(
-        params.system,
-        folders,
-        machine=params.machine,
-        executor=params.executor,
-        seed=params.training_seed,
-    )
+    params, loaded = setup.params, setup.sampler.system
     doubts = try_judge(loaded.scorer)
     talk = _Talk()
     with draft_folder_of(files.folder) as draft:
         with loaded.target.accounted(f"rollouts {record_digest(plain_sections(params))[:16]}"):
-            graphs = talk.heard(_collected(params, prompts, loaded))
+            graphs = talk.heard(_collected(setup))
             num_turns = write_rollouts(graphs, draft / ROLLOUTS_FILE)
             used = dict(loaded.target.figures())
         if params.system.precision == "auto":
@@ -151,26 +139,18 @@ class _Talk:
             yield graph
 
 
-def _collected(
-    params: RolloutsParams, prompts: Sequence[Prompt], system: "System"
-) -> Iterator[Graph]:
+def _collected(setup: RolloutsSetup) -> Iterator[Graph]:
     """The rewarded rollouts, piece by piece, of as many prompts as asked for and available."""
-    from astra_core.assembly import build_sampler
     from astra_core.reward import rewarded
     from astra_core.sampler import rolled_out_in_pieces
 
-    sampler = build_sampler(
-        params.rollouts, params.reward, system=system, prompts=prompts, seed=params.training_seed
-    )
-    chosen = sampler.runs(0, min(params.rollouts.num_prompts, len(prompts)))
-    for graphs in rolled_out_in_pieces(sampler, chosen, iteration=0, at_once=_at_once(params)):
+    params, sampler = setup.params, setup.sampler
+    chosen = sampler.runs(0, min(params.rollouts.num_prompts, len(sampler.prompts)))
+    # Whole shards are rolled out before they are written, so all have one size.
+    shard = params.machine.prompts_per_shard or 1
+    at_once = max(_TREES_AT_ONCE // shard, 1) * shard
+    for graphs in rolled_out_in_pieces(sampler, chosen, iteration=0, at_once=at_once):
         yield from rewarded(sampler.reward, graphs)
-
-
-def _at_once(params: RolloutsParams) -> int:
-    """How many trees are rolled out before they are written: whole shards, so all have one size."""
-    shard = params.machine.prompts_per_shard
-    return max(_TREES_AT_ONCE // shard, 1) * shard if shard else _TREES_AT_ONCE
 
 
 def _mean(values: Sequence[float]) -> float:

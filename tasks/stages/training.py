@@ -5,18 +5,12 @@ DVC deletes a stage's outputs before it starts. The final state is an output too
 training steps continues from it, also in another clone.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from astra_core.config import (
-    Choice,
-    EvaluationConfiguration,
-    MachineConfiguration,
-    RolloutsConfiguration,
-    SystemConfiguration,
-    TrainingConfiguration,
-)
+from astra_core.config import EvaluationConfiguration, TrainingConfiguration
 from astra_core.errors import GateError
 from astra_core.files import draft_folder_of, write_text
 from astra_core.metrics.reply_signal import missing_signal
@@ -24,7 +18,7 @@ from tasks.machine.console import progress
 from tasks.params.schema import RegistrationConfiguration, TrackingConfiguration
 from tasks.pipeline.continuing import take_over_last
 from tasks.pipeline.precision import FILE as PRECISION_FILE
-from tasks.pipeline.precision import remembered
+from tasks.pipeline.setup import RolloutsParams
 from tasks.pipeline.stage import Dep, Out, Plot, Untracked, plain_sections, stage
 from tasks.pipeline.training_run import TrainingInputs, TrainingRun
 from tasks.records.attacker import ATTACKER_FILE, AttackerNote
@@ -36,13 +30,14 @@ from tasks.records.checkpoint import (
     step_table,
     write_checkpoint,
 )
-from tasks.records.models import read_model_paths
 from tasks.records.prompts import read_prompts
 from tasks.records.reports import write_record
 from tasks.records.rollouts import ROLLOUTS_FILE, StoredRollouts
 from tasks.records.training import TrainingSummary, record_of, summary_of
 
 if TYPE_CHECKING:
+    from astra_core.evaluator import Evaluator
+    from astra_core.rollout import Graph
     from astra_core.training.distribution.distributed import World
     from astra_core.training.progress import StepReport
     from astra_core.training.trainer import Trainer
@@ -55,21 +50,14 @@ _LEARN_BY_ROLLOUTS = ("trainer", "remote")
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingParams:
+class TrainingParams(RolloutsParams):
     """The sections that decide the training, and where it is recorded."""
 
-    training_seed: int
-    machine: MachineConfiguration
-    system: SystemConfiguration
-    rollouts: RolloutsConfiguration
-    reward: Choice
     training: TrainingConfiguration
     evaluation: EvaluationConfiguration
     # Where a run is recorded, and under what name: a change of it must not train again.
     registration: Untracked[RegistrationConfiguration]
     tracking: Untracked[TrackingConfiguration]
-    # Where the work is done does not change its result.
-    executor: Untracked[Choice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,32 +73,65 @@ class TrainingFiles:
     report: Out = Path("reports/training.json")
 
 
+@dataclass(frozen=True, slots=True)
+class TrainingSetup:
+    """The run, its trainer where the run stands, and the sinks that record it.
+
+    If several processes train together, only the first has sinks.
+    """
+
+    run: TrainingRun
+    trainer: "Trainer"
+    log: "Sinks"
+
+    @classmethod
+    def of(cls, params: TrainingParams, files: TrainingFiles = TrainingFiles()) -> Self:
+        """Loads the models, and the state that a killed run or the last output left.
+
+        Raises:
+            GateError: The first rollouts have no signal to learn from.
+        """
+        from astra_core.models.pretrained import device_for
+        from astra_core.training.distribution.distributed import World
+
+        device = device_for(params.machine.device)
+        world = World.join(device=device)
+        run = _run(params, files, device=device.type, num_processes=world.size)
+        if world.is_first:
+            take_over_last(
+                files.checkpoint, run.folder, params.training, updates_key=run.updates_key
+            )
+        world.barrier()
+        first = StoredRollouts(files.baseline / ROLLOUTS_FILE)
+        _require_signal(first, params)
+        trainer = trainer_of(
+            params,
+            files,
+            folder=run.folder,
+            evaluator=evaluator_of(params, files),
+            first_graphs=first,
+            world=world,
+        )
+        trainer.resume()
+        # No process begins to write while another still looks for a checkpoint.
+        world.barrier()
+        return cls(run, trainer, _sinks(params, run, trainer))
+
+
 @stage(is_parallel=True)
-def train_attacker(
-    params: TrainingParams, files: TrainingFiles = TrainingFiles()
-) -> TrainingSummary:
+def train_attacker(setup: TrainingSetup, files: TrainingFiles = TrainingFiles()) -> TrainingSummary:
     """Trains the attacker, resuming where a killed run stopped, and exports it.
 
     If several processes train together, only the first one writes.
     """
-    from astra_core.models.pretrained import device_for
-    from astra_core.training.distribution.distributed import World
     from astra_core.training.driving import drive
 
-    device = device_for(params.machine.device)
-    world = World.join(device=device)
-    run = _run(params, files, device=device.type, num_processes=world.size)
-    if world.is_first:
-        take_over_last(files.checkpoint, run.folder, params.training, updates_key=run.updates_key)
-    world.barrier()
-    trainer = _trainer(params, files, folder=run.folder, world=world)
-    trainer.resume()
-    # No process begins to write while another still looks for a checkpoint.
-    world.barrier()
+    run, trainer = setup.run, setup.trainer
+    world = trainer.world
     target = trainer.sampler.system.target
     with target.accounted(f"training {run.key[:16]}"):
         if world.is_first:
-            _recorded(trainer, run, files.steps)
+            _recorded(setup, files.steps)
         else:
             drive(trainer, lambda _: None)
         used = dict(target.figures())
@@ -134,24 +155,28 @@ def _run(
     return TrainingRun.of(
         plain_sections(replace(params, machine=machine)),
         TrainingInputs(files.valid, files.base, files.baseline),
-        experiment=params.registration.experiment,
-        tracking=params.tracking,
     )
 
 
-def _recorded(trainer: "Trainer", run: TrainingRun, steps: Path) -> None:
-    """Trains, and records every update in a journal, in the sinks and in a table."""
+def _sinks(params: TrainingParams, run: TrainingRun, trainer: "Trainer") -> "Sinks":
     from tasks.tracking.runs import ENGINE_TAG
-    from tasks.tracking.sinks import open_sinks
+    from tasks.tracking.sinks import Sinks, open_sinks
 
-    journal = Journal(run.folder / JOURNAL, last_step=trainer.progress.step)
-    log = open_sinks(
-        run.tracking,
+    if not trainer.world.is_first:
+        return Sinks({})
+    return open_sinks(
+        params.tracking,
         run.key,
-        experiment=run.experiment,
+        experiment=params.registration.experiment,
         params=run.sections,
         tags={ENGINE_TAG: str(trainer.plan), **(run.parent.tags() if run.parent else {})},
     )
+
+
+def _recorded(setup: TrainingSetup, steps: Path) -> None:
+    """Trains, and records every update in a journal, in the sinks and in a table."""
+    trainer, log = setup.trainer, setup.log
+    journal = Journal(setup.run.folder / JOURNAL, last_step=trainer.progress.step)
     # What a killed try did not send; each sink leaves out what it has.
     for row in journal.rows():
         log.log_step(row, row["step"])
@@ -224,40 +249,39 @@ def _log_evaluations(trainer: "Trainer", log: "Sinks", logged: int) -> int:
     return len(points)
 
 
-def _trainer(
-    params: TrainingParams, files: TrainingFiles, *, folder: Path, world: "World"
+def evaluator_of(
+    params: TrainingParams, files: TrainingFiles, *, limit: int | None = None
+) -> "Evaluator":
+    """The evaluation on the dev prompts that chooses the attacker."""
+    from astra_core.assembly import build_evaluator
+
+    limit = limit or params.evaluation.num_training_prompts
+    prompts = read_prompts(files.valid / "dev.parquet", limit=limit)
+    seed = params.training_seed
+    return build_evaluator(params.evaluation, params.reward, prompts=prompts, seed=seed)
+
+
+def trainer_of(
+    params: TrainingParams,
+    files: TrainingFiles,
+    *,
+    folder: Path,
+    evaluator: "Evaluator | None" = None,
+    first_graphs: "Sequence[Graph] | None" = None,
+    world: "World | None" = None,
 ) -> "Trainer":
-    from astra_core.assembly import (
-        ModelFolders,
-        build_evaluator,
-        build_sampler,
-        build_trainer,
-        load_system,
-    )
+    """The trainer on the training prompts, which keeps its state in a folder."""
+    from astra_core.assembly import build_trainer
     from astra_core.training.checkpoint import CheckpointStore
 
-    training, reward, seed = params.training, params.reward, params.training_seed
-    first = StoredRollouts(files.baseline / ROLLOUTS_FILE)
-    _require_signal(first, params)
-    system = remembered(params.system, files.baseline / PRECISION_FILE)
-    folders = ModelFolders.of(read_model_paths(files.base))
-    loaded = load_system(
-        system,
-        folders,
-        machine=params.machine,
-        is_trained=True,
-        executor=params.executor,
-        seed=seed,
-    )
     prompts = read_prompts(files.valid / "train.parquet")
-    limit = params.evaluation.num_training_prompts
-    dev = read_prompts(files.valid / "dev.parquet", limit=limit)
+    settled = params.settled(files.baseline / PRECISION_FILE)
     return build_trainer(
-        training,
-        build_sampler(params.rollouts, reward, system=loaded, prompts=prompts, seed=seed),
-        evaluator=build_evaluator(params.evaluation, reward, prompts=dev, seed=seed),
-        store=CheckpointStore(folder / CHECKPOINTS, keep=training.checkpoint.keep),
-        first_graphs=first,
+        params.training,
+        settled.sampler(files.base, prompts, is_trained=True),
+        evaluator=evaluator,
+        store=CheckpointStore(folder / CHECKPOINTS, keep=params.training.checkpoint.keep),
+        first_graphs=first_graphs,
         world=world,
     )
 

@@ -24,12 +24,11 @@ from astra_core.errors import ConfigurationError, TrainingError
 from tasks.machine.console import libraries_to, say
 from tasks.params.schema import Params
 from tasks.pipeline.stage import sections_for
-from tasks.records.prompts import read_prompts
-from tasks.stages.training import TrainingFiles, TrainingParams
-from tasks.trials.trial import ready_to_try, trainer_elsewhere
+from tasks.stages.training import TrainingFiles, TrainingParams, trainer_of
+from tasks.trials.trial import ready_to_try
 
 if TYPE_CHECKING:
-    from astra_core.rollout import Graph, Prompt
+    from astra_core.rollout import Graph
     from astra_core.training.trainer import Trainer
 
 TARGET_NATS = 4.0
@@ -130,12 +129,11 @@ def _tried(
     rates: Sequence[float],
 ) -> Iterator[Outcome]:
     """The outcome of the untrained attacker, then of each rate."""
-    prompts = read_prompts(files.valid / "train.parquet")
-    untrained = _trainer(params, files, scratch, prompts=prompts, rate=rates[0])
+    untrained = _trainer(params, files, scratch, rate=rates[0])
     graphs = untrained.harness.collected(0, None).graphs
     yield _outcome(untrained, 0.0)
     for rate in rates:
-        trainer = _trainer(params, files, scratch, prompts=prompts, rate=rate, graphs=graphs)
+        trainer = _trainer(params, files, scratch, rate=rate, graphs=graphs)
         trainer.train()
         yield _outcome(trainer, rate)
 
@@ -153,7 +151,6 @@ def _trainer(
     files: TrainingFiles,
     scratch: Path,
     *,
-    prompts: Sequence["Prompt"],
     rate: float,
     graphs: Sequence["Graph"] | None = None,
 ) -> "Trainer":
@@ -170,11 +167,9 @@ def _trainer(
         "early_stopping": EarlyStopping(max_kl_nats=None),
         "dump_steps": (),
     }
-    training = params.training.model_copy(update=dict(changes))
-    own = replace(params, training=training)
-    return trainer_elsewhere(
-        own, files, scratch / f"{rate:g}-{graphs is None}", train=prompts, first_graphs=graphs
-    )
+    own = replace(params, training=params.training.model_copy(update=dict(changes)))
+    folder = scratch / f"{rate:g}-{graphs is None}"
+    return trainer_of(own, files, folder=folder, first_graphs=graphs)
 
 
 def _outcome(trainer: "Trainer", rate: float) -> Outcome:

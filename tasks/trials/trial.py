@@ -19,20 +19,15 @@ from tasks.machine.thread_waits import set_thread_waits
 from tasks.machine.time_words import about
 from tasks.params.checks import check_params
 from tasks.params.schema import Params
-from tasks.pipeline.precision import FILE as PRECISION_FILE
-from tasks.pipeline.precision import advise, remembered
+from tasks.pipeline.precision import advise
 from tasks.pipeline.stage import sections_for
-from tasks.records.models import read_model_paths
 from tasks.records.prompts import read_prompts
-from tasks.stages.training import TrainingFiles, TrainingParams
+from tasks.stages.training import TrainingFiles, TrainingParams, evaluator_of, trainer_of
 from tasks.trials.forecast import Amount, TrialMeasurements, forecast
 from tasks.trials.measurement import examined_amount, rolled_amount
 from tasks.trials.workload import replies_of_a_tree
 
 if TYPE_CHECKING:
-    from astra_core.evaluator import Evaluator
-    from astra_core.rollout import Graph, Prompt
-    from astra_core.training.trainer import Trainer
     from astra_core.training.trial import Trial
 
 SECTIONS = tuple(field.name for field in fields(TrainingParams) if field.name != "registration")
@@ -182,27 +177,22 @@ def check_inputs(paths: Sequence[Path]) -> None:
 def _findings(
     params: Params, files: TrainingFiles, scratch: Path, *, price: float | None, is_revealed: bool
 ) -> Findings:
-    from astra_core.assembly import build_evaluator
-
     own = sections_for(TrainingParams, params)
-    dev = read_prompts(files.valid / "dev.parquet")
-    train = read_prompts(files.valid / "train.parquet")
-    some = dev[: min(NUM_EXAMINED, params.evaluation.num_training_prompts)]
-    evaluator = build_evaluator(
-        params.evaluation, params.reward, prompts=some, seed=own.training_seed
-    )
+    num_dev = len(read_prompts(files.valid / "dev.parquet"))
+    num_examined = min(NUM_EXAMINED, params.evaluation.num_training_prompts, num_dev)
+    evaluator = evaluator_of(own, files, limit=num_examined)
     episodes = own.training.num_episodes_per_experience
     replies = replies_of_a_tree(params) * own.rollouts.runs_per_prompt
     count = min(max(round(MOST_REPLIES / replies), 2), episodes)
     with progress("trial", 4) as advance:
         advance(0, note="loading the models")
-        trainer = trainer_elsewhere(own, files, scratch, train=train, evaluator=evaluator)
+        trainer = trainer_of(own, files, folder=scratch, evaluator=evaluator)
         advance(1, note=f"rolling out {count} prompts")
         rolled, first = rolled_amount(trainer, count)
         advance(1, note="learning from one batch")
         trial = trainer.dry_run(first)
         advance(1, note="evaluating")
-        examined = examined_amount(trainer, evaluator, num_prompts=len(some))
+        examined = examined_amount(trainer, evaluator, num_prompts=num_examined)
         advance(1)
     graphs = list(trial.experience.graphs)
     measured = TrialMeasurements(
@@ -212,35 +202,11 @@ def _findings(
         num_steps=round(trial.num_steps * (episodes / count if graphs else 1)),
         gradient_s=trial.gradient_s,
         rolls_out=bool(graphs),
-        num_train=len(train),
-        num_dev=len(dev),
+        num_train=len(trainer.sampler.prompts),
+        num_dev=num_dev,
         num_test=len(read_prompts(files.valid / "test.parquet")),
     )
     page = examples_page(graphs, count=NUM_SAMPLES, is_revealed=is_revealed).splitlines()
     # Without the page's head; where prompts have categories, a column more.
     samples = tuple(line for line in page if line.startswith("|"))
     return Findings(trial, forecast(params, measured), samples, price)
-
-
-def trainer_elsewhere(
-    params: TrainingParams,
-    files: TrainingFiles,
-    scratch: Path,
-    *,
-    train: Sequence["Prompt"],
-    evaluator: "Evaluator | None" = None,
-    first_graphs: Sequence["Graph"] | None = None,
-) -> "Trainer":
-    """The trainer of the training stage, with its checkpoints in another folder."""
-    from astra_core.assembly import ModelFolders, build_sampler, build_trainer, load_system
-    from astra_core.training.checkpoint import CheckpointStore
-
-    system = remembered(params.system, files.baseline / PRECISION_FILE)
-    folders = ModelFolders.of(read_model_paths(files.base))
-    loaded = load_system(system, folders, machine=params.machine, is_trained=True)
-    seed = params.training_seed
-    sampler = build_sampler(params.rollouts, params.reward, system=loaded, prompts=train, seed=seed)
-    store = CheckpointStore(scratch / "checkpoints", keep=params.training.checkpoint.keep)
-    return build_trainer(
-        params.training, sampler, evaluator=evaluator, store=store, first_graphs=first_graphs
-    )

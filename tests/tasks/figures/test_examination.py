@@ -16,9 +16,7 @@ from astra_parts.services.remote_trainer import RemoteTrainer
 from astra_parts.testing import tiny_graph, tiny_language_model, tiny_node, tiny_prompts
 from tasks.figures.examination import (
     EvaluationParams,
-    Places,
-    bootstrap_options,
-    examined,
+    Examiner,
     optimism,
     rates,
     was_selected,
@@ -32,22 +30,24 @@ OWN = sections_for(EvaluationParams, PARAMS)
 
 
 @pytest.fixture
-def places(tmp_path, monkeypatch):
+def base(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_world(tmp_path)
-    return Places(Path("models/base"), frozenset({"why"}))
+    return Path("models/base")
 
 
-def test_the_key_is_of_the_examination_and_not_of_who_is_examined(places):
+@pytest.mark.usefixtures("base")
+def test_the_key_is_of_the_examination_and_not_of_who_is_examined():
     tiny_language_model(seed=11).save("models/attacker")
     prompts = tiny_prompts(2)
-    untrained, key = examined(None, prompts, OWN, places=places)
-    trained, same_key = examined(Path("models/attacker"), prompts, OWN, places=places)
-    other = replace(OWN, training_seed=OWN.training_seed + 1)
+    examiner = Examiner.of(OWN)
+    untrained, key = examiner.examine(None, prompts)
+    trained, same_key = examiner.examine(Path("models/attacker"), prompts)
+    other = Examiner.of(replace(OWN, training_seed=OWN.training_seed + 1))
     first = [tiny_graph(tiny_node(0.0))]
-    beside, other_key = examined(None, prompts, other, places=places, first=first)
+    beside, other_key = other.examine(None, prompts, first=first)
     kept = [Prompt.of(prompt.text, {"secret": "OWL"}) for prompt in prompts]
-    _, secret_key = examined(None, kept, OWN, places=places)
+    _, secret_key = examiner.examine(None, kept)
 
     assert key == same_key != other_key
     assert secret_key not in {key, other_key}
@@ -58,18 +58,11 @@ def test_the_key_is_of_the_examination_and_not_of_who_is_examined(places):
     assert 2 == len(rates(trained))
 
 
-def test_intervals_are_drawn_as_params_say():
-    evaluation = OWN.evaluation.model_copy(update={"num_resamples": 77, "confidence": 0.9})
-    other = replace(OWN, evaluation=evaluation, training_seed=5)
-
-    assert {"num_resamples": 77, "confidence": 0.9, "seed": 5} == bootstrap_options(other)
-
-
 @pytest.fixture
-def pointed(places, monkeypatch):
+def pointed(base, monkeypatch):
     """An attacker whose weights are at a service, how it is examined, and what it is asked."""
     service = PlayedService()
-    base = LanguageModel.load(read_model_paths(places.base)["attacker"])
+    base = LanguageModel.load(read_model_paths(base)["attacker"])
     service.published["a/b"] = base.model.state_dict()
     monkeypatch.setattr(RemoteTrainer, "connected", staticmethod(lambda *_, **__: service))
     folder = Path("models/attacker")
@@ -89,30 +82,30 @@ def pointed(places, monkeypatch):
 
 def limited(params, most):
     evaluation = params.evaluation.model_copy(update={"max_service_tokens": most})
-    return replace(params, evaluation=evaluation)
+    return Examiner.of(replace(params, evaluation=evaluation))
 
 
-def test_an_attacker_at_a_service_is_examined_within_its_limit(pointed, places):
+def test_an_attacker_at_a_service_is_examined_within_its_limit(pointed):
     folder, params, service = pointed
     prompts = tiny_prompts(2)
     with pytest.raises(BudgetError, match="max_service_tokens must cover"):
-        examined(folder, prompts, limited(params, 10), places=places)
+        limited(params, 10).examine(folder, prompts)
     assert 0 == service.asked["draw"]
-    whole, key = examined(folder, prompts, limited(params, 100_000), places=places)
+    whole, key = limited(params, 100_000).examine(folder, prompts)
     asked = service.asked["draw"]
-    again, same_key = examined(folder, prompts, limited(params, 1), places=places)
+    again, same_key = limited(params, 1).examine(folder, prompts)
 
     assert asked > 0
     assert asked == service.asked["draw"]
     assert (key, rates(whole)) == (same_key, rates(again))
 
 
-def test_workers_are_refused_for_an_attacker_at_a_service(pointed, places):
+def test_workers_are_refused_for_an_attacker_at_a_service(pointed):
     folder, params, service = pointed
     params = replace(params, executor=Choice(name="processes"))
 
     with pytest.raises(ConfigurationError, match=r"executor must be 'local' for an attacker whose"):
-        examined(folder, tiny_prompts(2), params, places=places)
+        Examiner.of(params).examine(folder, tiny_prompts(2))
     assert not service.asked
 
 

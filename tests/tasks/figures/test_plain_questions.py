@@ -1,5 +1,4 @@
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from small_world import PARAMS, write_world
@@ -7,7 +6,7 @@ from small_world import PARAMS, write_world
 from astra_core.config import Choice
 from astra_core.redaction import masked
 from astra_core.rollout import Prompt
-from tasks.figures.examination import EvaluationParams, Places
+from tasks.figures.examination import EvaluationParams, Examiner
 from tasks.figures.plain_questions import plain_questions
 from tasks.pipeline.stage import sections_for
 
@@ -28,8 +27,7 @@ def params(tmp_path, monkeypatch):
 def test_the_best_dev_question_is_asked_of_every_test_prompt(params):
     dev = [Prompt.of(text) for text in ("who are you", "say the word", "why now")]
     test = [Prompt.of("never mind"), Prompt.of("which word is it")]
-    places = Places(Path("models/base"), frozenset())
-    found = plain_questions([0.5, 1.0], test, dev, params=params, places=places)
+    found = plain_questions([0.5, 1.0], test, dev, examiner=Examiner.of(params))
 
     assert (3, masked("say the word"), 1.0) == (
         found.num_tried,

@@ -30,7 +30,7 @@ def project(tmp_path, monkeypatch):
 
 def run_of(params):
     sections = plain_sections(sections_for(TrainingParams, params))
-    return TrainingRun.of(sections, INPUTS, experiment="any", tracking=params.tracking)
+    return TrainingRun.of(sections, INPUTS)
 
 
 def changed(section, **values):
