@@ -6,12 +6,12 @@ from astra_core.conversation import Conversation, Message
 from astra_core.errors import DataError
 from astra_core.judge import Exchange
 from astra_core.rollout import Graph, Node, Path
-from astra_parts.executors.judging import Judging
+from astra_parts.executors.scoring import Scoring
 from astra_parts.metrics.verdicts import Scores
 
 
 def second_scores(
-    judging: Judging, graphs: Sequence[Graph], *, trees_at_once: int = 0
+    judging: Scoring, graphs: Sequence[Graph], *, trees_at_once: int = 0
 ) -> list[Scores]:
     """For each tree the judge's scores of the replies of its turns, by the path of the turn.
 

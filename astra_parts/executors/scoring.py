@@ -1,53 +1,60 @@
-"""Texts scored by an executor, whose workers each build their own scorer once."""
+"""Texts and exchanges rated by an executor, whose workers each build their own scorer once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
 from astra_core.config import Choice
 from astra_core.executor import Executor, Work
-from astra_core.executors.shared import all_done, executor_of
+from astra_core.executors.shared import executor_of
 from astra_core.files import record_digest
+from astra_core.judge import Exchange, Judge, Judgement, as_judge, checked_judgements
 from astra_core.registry import build
 from astra_core.scorer import Scorer, checked_scores, version_of
 
 
 @dataclass(frozen=True)
 class ScoringWork(Work):
-    """Scores the texts of a shard."""
+    """Rates the items of a shard.
+
+    Attributes:
+        scorer: Names the scorer or judge.
+        rate: Rates items with it.
+    """
 
     scorer: Choice
+    rate: Callable[[Any, Sequence[Any]], list[Any]]
 
     @cached_property
     def key(self) -> str:
-        """Names the scorer."""
-        return record_digest(["scorer", self.scorer.model_dump(mode="json")])
+        """Names the scorer and what it rates."""
+        return record_digest([self.rate.__name__, self.scorer.model_dump(mode="json")])
 
-    def prepare(self, kept: dict[str, Any]) -> Scorer:
+    def prepare(self, kept: dict[str, Any]) -> Scorer | Judge:
         """The scorer."""
         del kept
-        built: Scorer = build("scorer", self.scorer)
+        built: Scorer | Judge = build("scorer", self.scorer)
         return built
 
-    def do(self, prepared: Scorer, shard: Sequence[str]) -> list[float]:
-        """One score per text."""
-        return checked_scores(prepared, shard)
+    def do(self, prepared: Scorer | Judge, shard: Sequence[Any]) -> list[Any]:
+        """One rating per item."""
+        return self.rate(prepared, shard)
 
 
 class Scoring:
-    """A scorer and the executor that runs it.
+    """A scorer or judge, and the executor that runs it.
 
     Args:
-        scorer: The choice that names the scorer.
+        scorer: Names the scorer.
         executor: Gets its batches done.
         own: The scorer in this process.
     """
 
-    def __init__(self, scorer: Choice, executor: Executor, own: Scorer) -> None:
-        self._work = ScoringWork(scorer)
+    def __init__(self, scorer: Choice, executor: Executor, own: Scorer | Judge) -> None:
+        self._scorer = scorer
         self.executor = executor
-        self._own = own
+        self.own = own
 
     @classmethod
     def of(cls, scorer: Choice, executor: Choice) -> Self:
@@ -61,9 +68,29 @@ class Scoring:
     @property
     def version(self) -> str:
         """Of the scorer; only scores of equal versions are compared."""
-        return version_of(self._own)
+        return version_of(self.own)
 
     def scores(self, texts: Sequence[str], *, at_once: int) -> list[float]:
         """One score per text, in order; the batches are the same for every executor."""
         batches = [texts[first : first + at_once] for first in range(0, len(texts), at_once)]
-        return all_done(self.executor, self._work, batches, own=self._own, title="scoring")
+        return self._rated(checked_scores, batches, title="scoring")
+
+    def judgements(self, batches: Sequence[Sequence[Exchange]]) -> list[Judgement]:
+        """One judgement per exchange, in order; the batches are the same for every executor."""
+        return self._rated(_judgements, batches, title="second judge")
+
+    def _rated(
+        self,
+        rate: Callable[[Any, Sequence[Any]], list[Any]],
+        batches: Sequence[Sequence[Any]],
+        *,
+        title: str,
+    ) -> list[Any]:
+        if self.executor.is_here:
+            return [each for batch in batches for each in rate(self.own, batch)]
+        found = self.executor.run(ScoringWork(self._scorer, rate), batches, title=title)
+        return [each for batch in found for each in batch]
+
+
+def _judgements(judge: Scorer | Judge, exchanges: Sequence[Exchange]) -> list[Judgement]:
+    return checked_judgements(as_judge(judge), exchanges)

@@ -12,8 +12,7 @@ from astra_core.config import Choice, EvaluationConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.metrics.statistics import Interval, bootstrap_mean, rate_interval
 from astra_core.rollout import Graph
-from astra_core.scorer import version_of
-from astra_parts.executors.judging import Judging
+from astra_parts.executors.scoring import Scoring
 from astra_parts.metrics.agreement import agreement
 from astra_parts.metrics.correction import Corrected, Verdicts, corrected_rate
 from astra_parts.metrics.detection import Confusion
@@ -50,7 +49,7 @@ class Believer:
     evaluation: EvaluationConfiguration
     seed: int
     calibration: CalibrationRecord | None = None
-    second: Judging | None = None
+    second: Scoring | None = None
     trees_at_once: int = 0
 
     @classmethod
@@ -74,7 +73,7 @@ class Believer:
             calibration=(
                 None if path is None else usable_calibration(path, threshold=evaluation.threshold)
             ),
-            second=None if choice is None else Judging.of(choice, executor),
+            second=None if choice is None else Scoring.of(choice, executor),
             trees_at_once=trees_at_once,
         )
 
@@ -85,7 +84,7 @@ class Believer:
 
     def key(self) -> list[Any]:
         """What belongs into an examination's key: the second judge does, a correction does not."""
-        return [] if self.second is None else [version_of(self.second.own), self._second_threshold]
+        return [] if self.second is None else [self.second.version, self._second_threshold]
 
     def check(self, judge: str) -> None:
         """Checks that calibration and second judge fit the judge of the evaluation.
@@ -99,7 +98,7 @@ class Believer:
                 f"'{self.calibration.judge}'; run 'astra judge-check' on your labelled file"
             )
             raise ConfigurationError(msg)
-        if self.second is not None and version_of(self.second.own) == judge:
+        if self.second is not None and self.second.version == judge:
             msg = (
                 f"evaluation.second_judge must be another judge than '{judge}', got the same; "
                 "its agreement with itself says nothing"
@@ -123,7 +122,7 @@ class Believer:
             corrected_lift=(
                 None if known is None else self._corrected_lift(trained, untrained, known.confusion)
             ),
-            second_judge=None if self.second is None else version_of(self.second.own),
+            second_judge=None if self.second is None else self.second.version,
             confirmed_lift=self._confirmed_lift(trained, untrained),
         )
 
@@ -166,7 +165,7 @@ class Believer:
         resamples = self.evaluation.num_resamples
         return corrected_rate(rollouts, errors, num_resamples=resamples, seed=self.seed)
 
-    def _confirmed(self, found: "Evaluation", second: Judging) -> "Evaluation":
+    def _confirmed(self, found: "Evaluation", second: Scoring) -> "Evaluation":
         limits = {
             "threshold": self.evaluation.threshold,
             "second_threshold": self._second_threshold,

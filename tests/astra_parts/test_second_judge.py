@@ -6,7 +6,7 @@ from astra_core.errors import DataError
 from astra_core.executors.bench import LocalExecutor
 from astra_core.judge import Judge, Judgement
 from astra_core.rollout import Prompt
-from astra_parts.executors.judging import Judging
+from astra_parts.executors.scoring import Scoring
 from astra_parts.second_judge import exchanges_of, second_scores
 from astra_parts.testing import tiny_graph, tiny_node
 
@@ -56,7 +56,7 @@ def test_a_judge_reads_what_was_said_before_the_probe():
 
 def judging():
     """A judge in this process, which does its own work."""
-    return Judging(Choice(name="phrases"), LocalExecutor(), LengthJudge(Section()))
+    return Scoring(Choice(name="phrases"), LocalExecutor(), LengthJudge(Section()))
 
 
 @each_row(("trees_at_once", "num_batches"), [(0, 1), (1, 2), (2, 1), (9, 1)])

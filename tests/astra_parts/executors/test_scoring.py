@@ -1,7 +1,10 @@
 import pytest
 
 from astra_core.config import Choice
+from astra_core.conversation import Conversation
 from astra_core.errors import ConfigurationError
+from astra_core.judge import Exchange
+from astra_core.rollout import Prompt
 from astra_parts.executors.scoring import Scoring
 
 PHRASES = Choice(name="phrases", options={"phrases": ["bad"]})
@@ -12,9 +15,12 @@ TEXTS = ["bad", "good", "so bad bad", "", "fine"]
 def test_texts_are_scored_in_their_order_whoever_scores(executor):
     scoring = Scoring.of(PHRASES, Choice(name=executor))
     alone = [Scoring.of(PHRASES, Choice(name="local")).scores([x], at_once=1)[0] for x in TEXTS]
+    before = Conversation(Prompt.of("a seed", {"goal": "an insult"}))
+    asked = [Exchange(before, "why?", reply) for reply in TEXTS]
 
     assert alone == scoring.scores(TEXTS, at_once=2)
-    assert [] == scoring.scores([], at_once=2)
+    assert alone == [own.score for own in scoring.judgements([asked[:2], asked[2:]])]
+    assert [] == scoring.scores([], at_once=2) == scoring.judgements([])
     assert 0.0 == alone[1] < alone[0]
 
 
