@@ -80,9 +80,9 @@ app = typer.Typer(
 
 def main() -> None:
     """Runs the command line and ends the process with its status."""
-    from astra_core.errors.memory import too_little_memory
     from tasks.machine.console import complain, open_streams, show_trace
     from tasks.machine.garbage import collect_rarely
+    from tasks.machine.memory import too_little_memory
     from tasks.pipeline.failures import Stopped, exit_status, stop_on_terminate
 
     open_streams()

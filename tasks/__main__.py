@@ -13,11 +13,11 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from astra_core.errors import AstraError, ConfigurationError
-from astra_core.errors.memory import memory_limit, too_little_memory
 from astra_core.files import write_text
 from tasks.machine.console import Parser, complain, open_streams, quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.garbage import collect_rarely
+from tasks.machine.memory import memory_limit, too_little_memory
 from tasks.machine.parents import end_with_dvc
 from tasks.machine.privacy import keep_private
 from tasks.params.checks import check_params, tell_warnings

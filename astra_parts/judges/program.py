@@ -7,10 +7,10 @@ from pydantic import Field, field_validator
 
 from astra_core.config import Section
 from astra_core.extensions.calls import plugin_call
-from astra_core.extensions.sources import sources_of
 from astra_core.files import file_digest, record_digest
 from astra_core.judge import Exchange, Judge, Judgement
 from astra_core.registry import function_of
+from astra_parts.sources import sources_of
 
 
 class ProgramJudge(Judge):

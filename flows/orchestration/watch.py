@@ -11,10 +11,10 @@ import threading
 from typing import NoReturn
 from urllib.parse import urlsplit
 
-from astra_core.errors.memory import memory_limit
 from flows.servers import services
 from flows.servers.processes import stop_all
 from flows.servers.services import Service
+from tasks.machine.memory import memory_limit
 
 POLL_S = 0.5
 NUM_REFUSALS = 4  # refusals in a row: two seconds, enough for a server that is restarted

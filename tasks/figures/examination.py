@@ -61,10 +61,9 @@ class Examiner:
     """Examines every attacker in the same way.
 
     Attributes:
-        params: The settings of the examination.
         base: The folder that the models stage wrote.
         vocabulary: Words that are not invented.
-        reward: Named by the settings; every evaluation has a copy of its own.
+        reward: Every evaluation has a copy of its own.
         believer: Corrects and confirms the figures of a final evaluation.
         target: Digest and name of a target without weights here; None for one with weights.
     """

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from astra_core.extensions.sources import sources_of
 from astra_core.files import file_digest
+from astra_parts.sources import sources_of
 
 PLUGINS = Path("plugins")
 """The folder that every stage which uses plug-ins depends on as a whole."""

@@ -21,9 +21,9 @@ from astra_core.errors import (
     RolloutError,
 )
 from astra_core.errors.exception_text import excerpt, shown_text
-from astra_core.errors.memory import is_out_of_memory, out_of_memory
 from astra_core.files import disk_full, is_disk_full, read_json, write_json
 from astra_core.paths import closed_above, kind_of
+from tasks.machine.memory import is_out_of_memory, out_of_memory
 
 FAILURES = Path(".astra/failures")
 LOGS = Path(".astra/logs")

@@ -106,8 +106,8 @@ def taking_part(models: ModelsConfiguration, system: SystemConfiguration) -> dic
 
 def _proved(folder: Path, source: ModelSource) -> Any:
     """The model, after its folder and what was loaded from it were checked."""
-    from astra_core.models.folder_checks import check_folder, check_model
     from astra_core.models.pretrained import load_pretrained
+    from tasks.sources.folder_checks import check_folder, check_model
 
     try:
         check_folder(folder)

@@ -19,8 +19,8 @@ from urllib.request import getproxies, proxy_bypass
 
 from astra_core.errors import AstraError
 from astra_core.errors.exception_text import shortened
-from astra_core.errors.memory import is_out_of_memory, out_of_memory
 from astra_core.files import disk_full, is_disk_full
+from tasks.machine.memory import is_out_of_memory, out_of_memory
 from tasks.machine.ports import MLFLOW_PORT
 from tasks.tracking.address import check_tracking_uri
 from tasks.tracking.database.creation import make_tables

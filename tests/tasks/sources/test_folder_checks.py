@@ -5,9 +5,9 @@ import json
 import pytest
 
 from astra_core.errors import ConfigurationError
-from astra_core.models.folder_checks import check_folder, check_model
 from astra_core.models.pretrained import load_pretrained
 from astra_parts.testing import tiny_language_model
+from tasks.sources.folder_checks import check_folder, check_model
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from each_row import each_row
 
-from astra_core.extensions.sources import sources_of
+from astra_parts.sources import sources_of
 
 
 @pytest.fixture(autouse=True)

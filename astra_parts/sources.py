@@ -14,7 +14,7 @@ from pathlib import Path
 from astra_core.extensions.plugin_files import is_file_name, look_here, root_of
 from astra_core.paths import is_file
 
-_OUR_ROOT = Path(__file__).resolve().parents[2]
+_OUR_ROOT = Path(__file__).resolve().parents[1]
 _OURS = tuple(_OUR_ROOT / name for name in ("astra_core", "astra_parts", "tasks", "flows"))
 _STANDARD, _INSTALLED = (
     tuple({Path(sysconfig.get_path(name)).resolve() for name in names})

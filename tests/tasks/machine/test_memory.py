@@ -6,7 +6,7 @@ import torch
 from each_row import each_row
 
 from astra_core.errors import ConfigurationError, DataError, OutOfMemoryError
-from astra_core.errors.memory import is_out_of_memory, out_of_memory
+from tasks.machine.memory import is_out_of_memory, out_of_memory
 
 FAR = 1 << 60
 
