@@ -37,6 +37,7 @@ def test_a_copy_has_what_stages_need_and_the_changes(copy):
     assert not (copy / "tests").exists()
 
 
+@pytest.mark.real
 def test_a_copy_without_changes_is_the_project(tmp_path):
     copy_project(tmp_path)
 

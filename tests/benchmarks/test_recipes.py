@@ -26,6 +26,7 @@ def test_each_recipe_is_usable_and_another():
     assert len(RECIPES) == len({*found.values()})
 
 
+@pytest.mark.real
 @each_row(
     ("name", "number", "has_penalty", "floor"),
     [

@@ -19,6 +19,7 @@ FOUND = {
 }
 
 
+@pytest.mark.real
 def test_a_finished_cell_is_not_run_again(tmp_path, monkeypatch, capsys):
     ran = []
 

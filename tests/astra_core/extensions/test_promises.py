@@ -179,6 +179,7 @@ def test_a_reward_that_is_no_number_is_refused(value, folder, tmp_path, monkeypa
     told(caught, "reward", bad.BadReward)
 
 
+@pytest.mark.real
 @each_row("name", bad.LOSSES)
 def test_a_step_that_gives_no_loss_is_refused(name, folder, tmp_path, monkeypatch):
     plugin = bad.stepping(bad.LOSSES[name])

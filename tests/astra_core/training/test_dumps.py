@@ -85,6 +85,7 @@ def dump_of(folder, **changes):
     return folder / "dumps" / "step_000002"
 
 
+@pytest.mark.real
 def test_two_runs_are_compared_by_the_tensors_of_an_update(tmp_path, capsys):
     paths = [dump_of(tmp_path / "a"), dump_of(tmp_path / "b"), dump_of(tmp_path / "c", lr=0.02)]
 

@@ -89,6 +89,7 @@ def test_a_trial_can_be_repeated_and_follows_the_seed(tried):
     assert first["batch"]["loss"] == same["batch"]["loss"] != other["batch"]["loss"]
 
 
+@pytest.mark.real
 def test_a_trial_sets_the_kernels_and_threads_of_a_stage(tried):
     torch.use_deterministic_algorithms(False)
     machine = PARAMS.machine.model_copy(update={"num_threads": 1})
