@@ -5,6 +5,25 @@ from typing import Annotated
 
 import typer
 
+_FILES = (
+    *("params.yaml", "requirements.lock", "requirements-torch.lock"),
+    *(".dvc/config", ".dvcignore", ".gitignore"),
+)
+_README = """\
+# {name}
+
+A red-team project of Astra. `requirements.txt` names the version that it uses. In a clone:
+
+    python3 -m venv .venv
+    .venv/bin/pip install --no-deps --require-hashes -r requirements.lock
+    .venv/bin/pip install -r requirements-torch.lock -r requirements.txt
+    .venv/bin/astra run
+
+`params.yaml` says what is run (`astra params --all` explains every key), `plugins/` has parts of
+your own, `prefect.yaml` the schedules of `astra deploy`. After an upgrade: `astra migrate`, then
+`astra run`, which runs again what the new code decides. Commit `dvc.lock` with `params.yaml`.
+"""
+
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
@@ -18,7 +37,7 @@ def init(
         Path | None, typer.Option(metavar="FILE", help="Your prompts, copied into the project.")
     ] = None,
 ) -> None:
-    """Make a new project: code, params.yaml, dvc.yaml and everything else that a run needs."""
+    """Make a new project, which uses this installation: params.yaml, plugins and schedules."""
     from contextlib import chdir
 
     from astra_core.errors import ConfigurationError
@@ -45,29 +64,27 @@ def init(
             for line in change_params(["prompts.source=file", f"prompts.path={kept.as_posix()}"]):
                 say(f"params.yaml    {line}")
         PIPELINE_FILE.write_text(render(params=read_params()), encoding="utf-8")
+        _commit()
     say(f"{'project':<13}{folder}")
     say(f"{'next':<13}cd {folder}; astra check; astra run")
 
 
 def library() -> Path:
-    """The folder that this program runs from, with everything that a project needs.
+    """The folder with the files that a new project begins with: the source, or what it installed.
 
     Raises:
-        ConfigurationError: The program was installed without these files.
+        ConfigurationError: Neither has them.
     """
+    import sys
+
     from astra_core.errors import ConfigurationError
 
-    root = Path(__file__).resolve().parents[2]
-    lacking = [
-        name for name in ("params.yaml", "dvc.yaml", ".dvc/config") if not (root / name).is_file()
-    ]
-    if lacking:
-        msg = (
-            f"astra init must run from a clone or a source archive of the library, got {root} "
-            f"without {', '.join(lacking)}; install it with 'make setup' in a clone"
-        )
-        raise ConfigurationError(msg)
-    return root
+    places = (Path(__file__).resolve().parents[2], Path(sys.prefix) / "share" / "astra")
+    for place in places:
+        if (place / "params.yaml").is_file() and (place / ".dvc" / "config").is_file():
+            return place
+    msg = f"astra init must find params.yaml in {places[1]}, got none; install the package again"
+    raise ConfigurationError(msg)
 
 
 def _check(place: Path, prompts: Path | None) -> None:
@@ -87,17 +104,39 @@ def _check(place: Path, prompts: Path | None) -> None:
 
 
 def _fill(place: Path) -> None:
-    """Copies a project's files, and makes it a git repository if git is installed."""
+    """Copies what a project begins with; stages run the code of this installation."""
+    import re
+    import shutil
+    from importlib.metadata import version
+
+    import tasks
+
+    for name in ("params", "plugins"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(library() / name, place / name, ignore=ignored)
+    for name in _FILES:
+        _copy(library() / name, place / name)
+    _copy(Path(tasks.__file__).with_name("stage.sh"), place / "stage.sh")
+    # Flows by the names of their modules, not by files of this folder.
+    text = (library() / "prefect.yaml").read_text(encoding="utf-8")
+    text = re.sub(
+        r"(entrypoint: )(\S+)\.py:", lambda own: f"{own[1]}{own[2].replace('/', '.')}.", text
+    )
+    (place / "prefect.yaml").write_text(text, encoding="utf-8")
+    pin = f"astra-red-team[ops]=={version('astra-red-team')}\n"
+    (place / "requirements.txt").write_text(pin, encoding="utf-8")
+    (place / "README.md").write_text(_README.format(name=place.name), encoding="utf-8")
+
+
+def _commit() -> None:
+    """Makes the folder a git repository with a first commit, as far as git can."""
     import shutil
     import subprocess
 
-    from tasks.pipeline.workspace import copy_project
-
-    copy_project(library(), place)
     git = shutil.which("git")
-    if git is not None:
-        command = [git, "init", "-q"]
-        subprocess.run(command, cwd=place, check=False, capture_output=True)  # noqa: S603
+    for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "project: begin")):
+        if git is not None:
+            subprocess.run([git, *words], check=False, capture_output=True)  # noqa: S603
 
 
 def _copy(prompts: Path, place: Path) -> None:

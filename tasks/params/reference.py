@@ -164,5 +164,5 @@ def schema_drift(path: Path = SCHEMA_FILE) -> str | None:
     if path.is_file() and path.read_text(encoding="utf-8", errors="replace") == schema_text():
         return None
     return (
-        f"{path} must be the schema of params.yaml's keys, got another or none; run 'make render'"
+        f"{path} must be the schema of params.yaml's keys, got another or none; run 'astra render'"
     )

@@ -162,7 +162,7 @@ def _prepared(stage: Stage) -> tuple[Stage, Params]:
         watched = watched_by(stage.name)
         for path in outside_inputs(stage, params):
             if path.as_posix() not in watched:
-                msg = f"dvc.yaml must name {path}, which params.yaml reads; run 'make render'"
+                msg = f"dvc.yaml must name {path}, which params.yaml reads; run 'astra render'"
                 raise ConfigurationError(msg)
     for path in stage.deps:
         if not path.exists():

@@ -13,9 +13,12 @@ from tasks.params.schema import Params
 from tasks.params.seeds import with_root
 from tasks.pipeline.names import STAGE_NAMES
 from tasks.pipeline.stage import Stage, stage_of
+from tasks.pipeline.stage_code import code_digest
 
 PIPELINE_FILE = Path("dvc.yaml")
-HEADER = "# Rendered from the stage signatures in tasks/ by `make render`; do not edit.\n"
+SCRIPT = Path("stage.sh")
+"""In a project that has the package installed instead of its source; see ``tasks/stage.sh``."""
+HEADER = "# Rendered from the stage signatures in tasks/ by `astra render`; do not edit.\n"
 # What `dvc plots show` and `dvc plots diff` draw from a file that a stage declares as a plot.
 CURVES = {
     "reports/training_steps.csv": ("train/loss", "train/grad_norm", "eval/attack_success_rate"),
@@ -163,7 +166,7 @@ def read_pipeline(path: Path = PIPELINE_FILE) -> str:
         ConfigurationError: It is no file.
     """
     if not is_file(path):
-        msg = f"{path} must be a file, got {kind_of(path)}; run 'make render'"
+        msg = f"{path} must be a file, got {kind_of(path)}; run 'astra render'"
         raise ConfigurationError(msg)
     return path.read_text(encoding="utf-8", errors="replace")
 
@@ -177,7 +180,7 @@ def drift(
     """The first place where the file differs from ``render()``, in one line; None if they agree."""
     wanted = render(pipeline, params=params).splitlines()
     if not path.is_file():
-        return f"{path} must exist, got no such file; run 'make render'"
+        return f"{path} must exist, got no such file; run 'astra render'"
     written = read_pipeline(path).splitlines()
     if wanted == written:
         return None
@@ -186,7 +189,7 @@ def drift(
     want, got = (
         text[line].strip() if line < len(text) else "its end" for text in (wanted, written)
     )
-    return f"{path}:{line + 1} must be '{want}', got '{got}'; run 'make render'"
+    return f"{path}:{line + 1} must be '{want}', got '{got}'; run 'astra render'"
 
 
 def check_order(pipeline: dict[str, Stage]) -> None:
@@ -220,12 +223,17 @@ def _entry(stage: Stage, outside: Iterable[Path], *, keys: Iterable[str]) -> dic
     its run cache after a parameter is set back. Receipts are left out: they describe the registry
     and not a commit, so a checkout of an earlier lock must not ask for an older receipt.
     """
+    command, code = f"sh tasks/stage.sh {stage.name}", stage.code
+    if SCRIPT.is_file():
+        # The code is not in the project; a change of it is one of the comment.
+        command = f"sh {SCRIPT} {stage.name}  # {code_digest(code)[:16]}"
+        code = tuple(each for each in code if each == PLUGINS.as_posix())
     entry: dict[str, Any] = {
         "desc": stage.description,
         # Not ``python``: what that means depends on the caller's shell. See the script.
-        "cmd": f"sh tasks/stage.sh {stage.name}",
+        "cmd": command,
         "params": [*with_root(stage.params), *keys],
-        "deps": [*stage.code, *(path.as_posix() for path in (*stage.deps, *outside))],
+        "deps": [*code, *(path.as_posix() for path in (*stage.deps, *outside))],
         "outs": [path.as_posix() for path in stage.outs],
         "metrics": [path.as_posix() for path in stage.metrics],
         "plots": [path.as_posix() for path in stage.plots],

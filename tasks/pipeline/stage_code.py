@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from astra_core.files import file_digest, folder_digest, record_digest
 from astra_core.registry import BUILT_INS
 from tasks.params.plugins import PLUGINS, is_source
 
@@ -55,6 +56,14 @@ def code_of(module: str, sections: tuple[str, ...]) -> tuple[str, ...]:
     files = set(filter(_runs, imported))
     own = [path for package in _PACKAGES for path in _folded(ROOT / package, files)]
     return (*own, *([PLUGINS.as_posix()] if kinds else []))
+
+
+@cache
+def code_digest(code: tuple[str, ...]) -> str:
+    """The digest of what ``code_of`` found, for a project that has the package installed."""
+    places = [ROOT / each for each in code if each != PLUGINS.as_posix()]
+    own = [folder_digest(each, keep=is_source) for each in places if each.is_dir()]
+    return record_digest([own, [file_digest(each) for each in places if each.is_file()]])
 
 
 @cache

@@ -17,7 +17,7 @@ from tasks.pipeline.order import PIPELINE_FILE, outside_inputs, render, stages
 FOLDERS = ("astra_core", "astra_parts", "flows", "params", "plugins", "tasks")
 COPIED = (
     *FOLDERS,
-    *("dvc.yaml", "params.yaml", "pyproject.toml", "prefect.yaml"),
+    *("dvc.yaml", "params.yaml", "pyproject.toml", "prefect.yaml", "stage.sh"),
     *("requirements.lock", "requirements-torch.lock"),
     *(".dvcignore", ".gitignore", ".dvc/config"),
 )

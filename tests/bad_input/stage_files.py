@@ -328,7 +328,9 @@ PLACES = [
     ),
 ]
 PIPELINE = [
-    Case(f"dvc.yaml {name}", ("tasks", "--render", "--check"), ("dvc.yaml", "make render"), arrange)
+    Case(
+        f"dvc.yaml {name}", ("tasks", "--render", "--check"), ("dvc.yaml", "astra render"), arrange
+    )
     for name, arrange in (
         ("is missing", without("dvc.yaml")),
         ("is empty", write("dvc.yaml", "")),

@@ -67,7 +67,7 @@ def test_render_then_check_agree(run_main, capfd):
     assert 0 == run_main(["--render", "--check"])
     Path("dvc.yaml").write_text("stages: {}\n")
     assert 2 == run_main(["--render", "--check"])
-    assert "run 'make render'" in capfd.readouterr().err
+    assert "run 'astra render'" in capfd.readouterr().err
 
 
 def test_the_doctor_exits_with_a_problem(run_main, capfd):

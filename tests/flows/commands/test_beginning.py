@@ -3,6 +3,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from flows.cli import run_command
 from tasks.params.schema import read_params
@@ -29,8 +30,27 @@ def test_init_makes_a_project_that_passes_its_check(outside, monkeypatch, capsys
     assert 0 == run_command(["check"])
     ignored = subprocess.run(["git", "check-ignore", "-q", "mlflow.db"], check=False)
     assert 0 == ignored.returncode
-    told = subprocess.run(["git", "status", "--short"], capture_output=True, text=True, check=True)
-    assert "params.yaml" in told.stdout
+    told = subprocess.run(["git", "ls-files"], capture_output=True, text=True, check=True).stdout
+    assert {"dvc.yaml", "stage.sh", "prompts/mine.jsonl", "README.md"} <= {*told.splitlines()}
+
+
+@pytest.mark.real
+def test_the_project_runs_the_installed_code_and_an_upgrade_of_it_again(outside, monkeypatch):
+    run_command(["init", "new"])
+    monkeypatch.chdir(outside / "new")
+
+    assert not Path("tasks").exists()
+    text = Path("dvc.yaml").read_text("utf-8")
+    stages = yaml.safe_load(text)["stages"]
+    assert [[], ["plugins", "data/prompts"]] == [
+        stages[name].get("deps", []) for name in ("prompts", "validation")
+    ]
+    # What the command's comment says is of the code, so DVC runs the stage again after a change.
+    command, _, digest = stages["prompts"]["cmd"].partition("  # ")
+    assert "sh stage.sh prompts" == command
+    Path("dvc.yaml").write_text(text.replace(digest, "f" * len(digest)), "utf-8")
+    assert f"must be 'cmd: 'sh stage.sh prompts  # {digest}''" in str(drift())
+    assert "entrypoint: flows.training.red_team_training" in Path("prefect.yaml").read_text()
 
 
 @pytest.mark.parametrize(

@@ -225,7 +225,9 @@ def test_a_stage_under_dvc_asks_for_the_code_that_dvc_does_not_watch(capfd, monk
         found.append((run_stage("toy", find=lambda _: stage_of(use)), capfd.readouterr().err))
 
     assert [2, 2, 0] == [status for status, _ in found]
-    assert "dvc.yaml must name helper.py, which params.yaml reads; run 'make render'" in found[1][1]
+    assert (
+        "dvc.yaml must name helper.py, which params.yaml reads; run 'astra render'" in found[1][1]
+    )
 
 
 @each_row(

@@ -120,7 +120,7 @@ def test_drift_names_the_first_line_that_differs(pipeline, tmp_path):
     path = tmp_path / "dvc.yaml"
     path.write_text(render(pipeline).replace("data/first", "data/fist", 1))
 
-    expected = "dvc.yaml:12 must be '- data/first', got '- data/fist'; run 'make render'"
+    expected = "dvc.yaml:12 must be '- data/first', got '- data/fist'; run 'astra render'"
     assert expected == drift(path, pipeline=pipeline).removeprefix(f"{tmp_path}/")
 
 
