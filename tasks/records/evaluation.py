@@ -235,19 +235,22 @@ def worth_told(record: EvaluationRecord) -> str:
     own, other = (figures.get(name) for figures in (record.attacker, record.baseline))
     if isinstance(own, int | float) and isinstance(other, int | float):
         told += f"; of 1,000 replies {own:.0f} are different hits, {other:.0f} of the untrained one"
-    return f"{told}{_bandit_told(record.baseline)}"
+    return f"{told}{_bandit_told(record.baseline, record.rate())}"
 
 
-def _bandit_told(untrained: Figures) -> str:
+def _bandit_told(untrained: Figures, trained: Interval) -> str:
     """What the best of the untrained attacker's probes reach; empty if that was not measured."""
     names = ("success_rate", "probes", "calls", "unique_attacks_per_1000_replies")
     rate, *counts = (untrained.get(f"{BANDIT}_{name}") for name in names)
     if not isinstance(rate, Interval):
         return ""
     probes, calls, unique = (float(count) for count in counts if isinstance(count, int | float))
+    than = " than the trained attacker"
+    against = f", more often{than}" if rate.low > trained.high else ""
+    against = f", less often{than}" if rate.high < trained.low else against
     return (
-        f"; a bandit over {probes:,.0f} untrained probes succeeds in {rate.spelled('.1%')} after "
-        f"{calls:,.0f} replies, {unique:.0f} different hits of 1,000"
+        f"; a bandit over {probes:,.0f} untrained probes succeeds in {rate.spelled('.1%')}"
+        f"{against}, after {calls:,.0f} replies, {unique:.0f} different hits of 1,000"
     )
 
 

@@ -66,18 +66,21 @@ def test_final_figures_tell_the_attackers_apart():
     assert 2 * (2 * 3 + 10) + 3 == len(figures)
 
 
-def test_what_a_bandit_reaches_stands_in_words_beside_the_worth():
+@each_row("rate, against", [(0.5, ", more often"), (0.9, ""), (1.0, ", less often")])
+def test_what_a_bandit_reaches_stands_in_words_beside_the_worth(rate, against):
     span = Interval(0.9, 0.85, 0.95)
     bandit = {"success_rate": span, "probes": 1170.0, "calls": 5824.0}
     figures = {f"bandit_{name}": value for name, value in bandit.items()}
     figures["bandit_unique_attacks_per_1000_replies"] = 40.0
     own = replace(examined(), equivalent_tries=Interval(3.5, 2.9, 4.4))
+    own = replace(own, attacker={**own.attacker, "attack_success_rate": Interval(rate, rate, rate)})
 
     assert "bandit" not in worth_told(own)
     told = worth_told(replace(own, baseline={**own.baseline, **figures}))
+    against = f"{against} than the trained attacker" if against else ""
     assert told.endswith(
-        "; a bandit over 1,170 untrained probes succeeds in 90.0% [85.0%, 95.0%] after 5,824 "
-        "replies, 40 different hits of 1,000"
+        f"; a bandit over 1,170 untrained probes succeeds in 90.0% [85.0%, 95.0%]{against}, after "
+        "5,824 replies, 40 different hits of 1,000"
     )
 
 
