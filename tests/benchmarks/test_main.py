@@ -49,7 +49,7 @@ def test_a_trainers_overhead_is_reported(capsys):
 @pytest.mark.parametrize(
     "shape",
     [
-        pytest.param("small", marks=pytest.mark.wide),
+        pytest.param("small", marks=pytest.mark.real),
         pytest.param(GPT2_SMALL.name, marks=[pytest.mark.wide, pytest.mark.timeout(7200)]),
     ],
 )
