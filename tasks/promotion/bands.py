@@ -97,8 +97,10 @@ def _figures(
         value = figure(own, name, "candidate")
         before = _before(name, untrained)
         bound = bound_of(rule, before)
-        held = keeps(value, bound) or (name == _TOP and _has_one_way(own, untrained, bound))
+        held = keeps(value, bound)
         told = f"at {'least' if keeps is ge else 'most'} {bound:.3f}"
+        if name == _TOP and not held and _has_one_way(own, untrained, bound):
+            held, told = True, f"{told}, or as large before training"
         # Without a zero's sign, which rounding leaves.
         own_value, other = (f"{round(number, 3) + 0.0:.3f}" for number in (value, before))
         yield GateRule(name, own_value, other, told, held, way_out)
