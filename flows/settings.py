@@ -214,9 +214,9 @@ def _lay_over(record: Any, preset: str, path: Path) -> list[str]:
         )
         raise ConfigurationError(msg)
     file = path.parent / PRESETS / f"{preset}.yaml"
-    found = load_yaml(read_yaml_text(file), subject=str(file), way_out="see params.yaml")
+    found = load_yaml(read_yaml_text(file), subject=str(file), way_out="correct that line")
     if not isinstance(found, Mapping):
-        msg = f"{file} must hold keys of params.yaml, got {type(found).__name__}; see params.yaml"
+        msg = f"{file} must hold keys of params.yaml, got {type(found).__name__}; correct it"
         raise ConfigurationError(msg)
     return list(_overlaid(record, found, ""))
 

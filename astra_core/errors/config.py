@@ -1,5 +1,6 @@
 """Why a configuration is invalid: one line for each key, in the project's own words."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
@@ -11,6 +12,7 @@ from astra_core.errors.exception_text import excerpt, nearest, shortened
 _MAX_BITS = 62
 _MAX_LINES = 20
 _SHOULD_BE = "input should be "
+_KEY = re.compile(r"[a-z]\w*(\.\w+)*")
 
 Place = tuple[int | str, ...]
 
@@ -31,7 +33,7 @@ def refuse_huge_numbers(value: Any, where: str) -> None:
         refuse_huge_numbers(item, f"{where}.{key}".strip("."))
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
         msg = (
-            f"{where} must be a number of at most 18 digits, got {excerpt(value)}; see params.yaml"
+            f"{where} must be a number of at most 18 digits, got {excerpt(value)}; {_advice(where)}"
         )
         raise ConfigurationError(msg)
 
@@ -79,14 +81,19 @@ def _line(place: Place, problems: Sequence[Any], section: type[BaseModel], *, wh
         hint = f"Did you mean '{near}'?" if near else f"known keys are {known}"
         return f"{shown} is not a known key; {hint}"
     if kind == "missing":
-        return f"{shown} must be given; see params.yaml"
+        return f"{shown} must be given; {_advice(shown)}"
     if kind == "json_invalid":
         shown = shown or "params.yaml"
         return f"{shown} must hold whole characters, got half of one, such as \\ud83d; correct it"
     rules = list(dict.fromkeys(_rule(problem["msg"]) for problem in problems))
     rule = " or ".join([rules[0], *(rule.removeprefix(_SHOULD_BE) for rule in rules[1:])])
     got = "" if ", got " in rule else f", got {excerpt(given)}"
-    return f"{shown}: {rule}{got}; see params.yaml"
+    return f"{shown}: {rule}{got}; {_advice(shown)}"
+
+
+def _advice(key: str) -> str:
+    """The command that says what a key means."""
+    return f"see 'astra params {key}'" if _KEY.fullmatch(key) else "see params.yaml"
 
 
 def _rule(message: str) -> str:

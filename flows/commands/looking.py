@@ -33,12 +33,18 @@ def params(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
     """List the keys of params.yaml with values, defaults and meanings."""
-    from tasks.machine.console import quiet_libraries, say
+    from astra_core.errors import ConfigurationError
+    from tasks.machine.console import complain, quiet_libraries, say
     from tasks.params.reference import keys_of
-    from tasks.params.schema import read_params, read_record
+    from tasks.params.schema import Params, read_params, read_record
 
     quiet_libraries()
-    keys = keys_of(read_params(), read_record(), section or "")
+    try:
+        known, record = read_params(), read_record()
+    except ConfigurationError as error:  # a mistake in the file is why one looks here
+        complain(f"warning: these are defaults, for {str(error).splitlines()[0]}")
+        known, record = Params(), {}
+    keys = keys_of(known, record, section or "")
     shown = keys if show_all or section else [key for key in keys if key.is_given]
     if as_json:
         say(json.dumps([asdict(key) for key in shown], indent=2))

@@ -64,5 +64,5 @@ def check_openers(key: str, number: int, *, surplus: int = 1) -> None:
 
 
 def _refuse(key: str, rule: str, value: int) -> None:
-    msg = f"{key} must be {rule}, got {value}; see params.yaml"
+    msg = f"{key} must be {rule}, got {value}; see 'astra params {key}'"
     raise ConfigurationError(msg)

@@ -75,7 +75,7 @@ def owner_of(record: Any, key: str) -> tuple[Any, str]:
     """
     parts = key.strip().split(".")
     if not all(parts):
-        msg = f"a key must read section.key, got {excerpt(key)}; see params.yaml"
+        msg = f"a key must read section.key, got {excerpt(key)}; see 'astra params --all'"
         raise ConfigurationError(msg)
     owner = record
     for part in parts[:-1]:
@@ -83,6 +83,7 @@ def owner_of(record: Any, key: str) -> tuple[Any, str]:
             owner[part] = {}
         owner = owner[part]
         if not isinstance(owner, dict):
-            msg = f"{key} must lead to a value, got one value at '{part}'; see params.yaml"
+            got = f"one value at '{part}'"
+            msg = f"{key} must lead to a value, got {got}; see 'astra params --all'"
             raise ConfigurationError(msg)
     return owner, parts[-1]

@@ -104,7 +104,7 @@ def test_a_value_of_the_wrong_type_or_range_is_one_line_that_names_key_and_value
     (line,) = problems(section, {key: value})
 
     assert line.startswith(f"area.{key}: ")
-    assert line.endswith(f"got {value!r}; see params.yaml")
+    assert line.endswith(f"got {value!r}; see 'astra params area.{key}'")
 
 
 def test_the_metric_that_chooses_the_best_is_one_of_an_evaluation():
@@ -114,7 +114,7 @@ def test_the_metric_that_chooses_the_best_is_one_of_an_evaluation():
 
 
 def test_a_missing_key_is_named():
-    assert ["area.name must be given; see params.yaml"] == problems(Choice, {})
+    assert ["area.name must be given; see 'astra params area.name'"] == problems(Choice, {})
 
 
 @each_row("record", [None, [], "text", 3])

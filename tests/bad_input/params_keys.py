@@ -91,7 +91,7 @@ def _of_key(place: tuple[str, ...], info: FieldInfo) -> Iterator[Mistake]:
     dotted = ".".join(place)
     kinds = [kind for kind in _kinds(info.annotation) if kind is not NoneType]
     if _is_section(kinds[0]):
-        words = (f"{dotted}: input should be an object, got 5", "params.yaml")
+        words = (f"{dotted}: input should be an object, got 5", f"see 'astra params {dotted}'")
         yield Mistake("a number for a section", _set(place, 5), words)
         slip = f"{dotted}.nonsense is not a known key"
         if not _is_optional_plugin(info):
@@ -99,7 +99,7 @@ def _of_key(place: tuple[str, ...], info: FieldInfo) -> Iterator[Mistake]:
         return
     wrong = [] if kinds[0] is dict else {"a": 1}
     rule = f"{dotted}: {RULES.get(kinds[0], 'input should be')}"
-    yield Mistake("another type", _set(place, wrong), (rule, "see params.yaml"))
+    yield Mistake("another type", _set(place, wrong), (rule, f"see 'astra params {dotted}'"))
     near = (f"{dotted}_ is not a known key", place[-1])
     slipped = (*place[:-1], f"{place[-1]}_")
     yield Mistake("a slip of the pen", _set(slipped, 1), near)

@@ -333,12 +333,12 @@ OTHERS = [
         ("a key of 900 letters", ("is not a known key",), params(**{"k" * 900: 1})),
         (
             "a value of 5,000 letters",
-            ("prompts.source: input should be 'builtin'", "see params.yaml"),
+            ("prompts.source: input should be 'builtin'", "see 'astra params prompts.source'"),
             params(prompts={"source": "v" * 5000}),
         ),
         (
             "a list of 5,000 values",
-            ("seed: input should be a valid integer", "see params.yaml"),
+            ("seed: input should be a valid integer", "see 'astra params seed'"),
             params(seed=list(range(5000))),
         ),
         (

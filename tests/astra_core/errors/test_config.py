@@ -25,7 +25,7 @@ def line(record):
 def test_a_value_of_several_types_is_one_line_at_its_key():
     assert (
         "area.arguments.power: input should be a valid number or a valid integer or a valid "
-        "string, got [1]; see params.yaml"
+        "string, got [1]; see 'astra params area.arguments.power'"
     ) == line({"arguments": {"power": [1]}})
 
 
@@ -37,7 +37,7 @@ def test_a_long_value_is_cut_and_its_key_and_rule_stay():
     message = line({"number": "x" * 9000})
 
     assert message.startswith("area.number: input should be a valid integer, got 'xxx")
-    assert message.endswith("xxx'; see params.yaml")
+    assert message.endswith("xxx'; see 'astra params area.number'")
     assert 200 > len(message)
 
 

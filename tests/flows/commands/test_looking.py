@@ -31,6 +31,18 @@ def test_check_reads_values_and_a_preset_as_if_params_yaml_had_them(
     assert 0 == run_command(["check"])
 
 
+def test_params_tells_a_key_whose_value_is_the_mistake(restored, tmp_path, monkeypatch, capsys):
+    (tmp_path / "params.yaml").write_text("training: {lr: fast}\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    assert 2 == run_command(["check"])
+    assert "see 'astra params training.lr'" in capsys.readouterr().err
+    assert 0 == run_command(["params", "training.lr"])
+    told = capsys.readouterr()
+    assert told.out.startswith("training.lr: ")
+    assert "these are defaults, for training.lr: input should be a valid number" in told.err
+
+
 @pytest.fixture
 def small_file(restored, tmp_path, monkeypatch):
     """A folder with params.yaml and a file of three prompts, too few to go on with."""
