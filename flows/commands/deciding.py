@@ -27,7 +27,7 @@ def promote(
     if version is not None:
         from tasks.machine.console import quiet_libraries
         from tasks.params.schema import read_params
-        from tasks.promotion.choice import make_candidate
+        from tasks.promotion.decision import make_candidate
 
         quiet_libraries()
         make_candidate(read_params().registration.model_name, version)

@@ -11,13 +11,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from astra_core.errors import ConfigurationError
+from astra_core.errors.exception_text import excerpt
 from astra_core.rollout import Prompt
 from tasks.params.schema import Params
 from tasks.promotion.duels import Draw, Evaluate, draw_with, judge
 from tasks.promotion.gate import Comparison, Verdict
 from tasks.promotion.smoke import why_unusable
 from tasks.tracking.errors import TrackingError
-from tasks.tracking.registry.registered import version_numbered
+from tasks.tracking.registry.registered import has_version, version_numbered
 from tasks.tracking.registry.versions import (
     CANDIDATE,
     CHAMPION,
@@ -124,6 +126,25 @@ def promote_attacker(
             evaluate = evaluate or _evaluate_with(params)
             draw = draw or draw_with(client, params)
             return _promote(client, params, evaluate=evaluate, draw=draw)
+
+
+def make_candidate(model_name: str, version: str, *, client: "MlflowClient | None" = None) -> None:
+    """Moves the alias ``candidate`` to the version, which the next decision is then about.
+
+    Raises:
+        ConfigurationError: The registry has no such version; the alias stays where it is.
+        TrackingError: The registry did not answer.
+    """
+    with store_errors():
+        client = client or connect()
+        with alone_with(project_root() / DECISIONS):
+            if not version.isdigit() or not has_version(client, model_name, version):
+                msg = (
+                    f"--version must be the number of a version of '{model_name}', got "
+                    f"{excerpt(version)}; 'astra history' lists them"
+                )
+                raise ConfigurationError(msg)
+            set_alias(client, model_name, CANDIDATE, version=version)
 
 
 def rollback(model_name: str, *, client: "MlflowClient | None" = None) -> Rollback:

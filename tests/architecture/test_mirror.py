@@ -13,6 +13,7 @@ PARTS = {
     "astra_core/training/test_update_passes.py": "astra_core/training/update.py",
     "tasks/params/test_checks_of_algorithms.py": "tasks/params/checks.py",
     "tasks/promotion/test_rollback.py": "tasks/promotion/decision.py",
+    "tasks/promotion/test_choice.py": "tasks/promotion/decision.py",
     "astra_parts/targets/test_endpoint_limits.py": "astra_parts/targets/endpoint.py",
     "tasks/stages/test_black_box.py": "tasks/stages/training.py",
     "astra_core/extensions/test_promises.py": "astra_core/extensions/calls.py",

@@ -2,7 +2,7 @@ import pytest
 from each_row import each_row
 
 from astra_core.errors import ConfigurationError
-from tasks.promotion.choice import make_candidate
+from tasks.promotion.decision import make_candidate
 from tasks.tracking.store import connect
 
 pytestmark = pytest.mark.real
