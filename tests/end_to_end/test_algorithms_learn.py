@@ -3,7 +3,7 @@
 Attacker, target and reference are the built-in language model, smaller and less read than by
 default, so that it learns in half a minute who is angered by what, and its untrained attacker
 succeeds now and then. One seed shows it; ``ASTRA_SEEDS`` says how many, and the figures of
-docs/algorithms.md are printed by
+docs/studies/rates.md are printed by
 
     ASTRA_SEEDS=3 python -m pytest -m "real or wide" --log-cli-level=INFO \\
         tests/end_to_end/test_algorithms_learn.py
