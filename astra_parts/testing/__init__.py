@@ -1,7 +1,8 @@
 """Tiny models for tests, and the contracts that every plug-in must pass, built-in or your own.
 
 Everything is built in memory in milliseconds, without a download. The ``check_*`` functions check
-what the rest of the project relies on; a broken contract is an ``AssertionError`` that says how:
+what the rest of the project relies on, of a built-in name, an import path or a class, with options
+as in params.yaml; a broken contract is an ``AssertionError`` that says how:
 
     from astra_parts.testing import check_scorer
     from plugins.mine import MyScorer

@@ -26,10 +26,6 @@ def check_sink(plugin: str | type[Sink], **options: Any) -> None:
     - Opened again in the same folder, it gets no figure a second time, and continues with a later
     step, also after a run that failed.
     - Two runs do not affect each other.
-
-    Args:
-        plugin: A built-in name, an import path, or the class.
-        options: Its options, as in params.yaml.
     """
     found: type[Sink] = resolve("sink", plugin) if isinstance(plugin, str) else plugin
     found.check()

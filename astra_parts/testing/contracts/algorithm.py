@@ -40,10 +40,6 @@ def check_algorithm(plugin: str | type[Algorithm], **options: Any) -> None:
       itself, and reports finite metrics.
     - The loss is a sum: of one batch it equals the sum over its steps, one by one, in any order.
     - ``load_state`` of ``state`` changes no loss.
-
-    Args:
-        plugin: A built-in name, an import path, or the class.
-        options: Its options, as in params.yaml.
     """
     # If the reference equalled the attacker, their difference would be only rounding.
     system = tiny_system(SEED, reference_seed=SEED + 1)

@@ -53,10 +53,6 @@ def check_executor(plugin: str | type[Executor], **options: Any) -> None:
     - Unless it works in this process, no worker prepares a work again when its weights change.
     - An error of the work is raised unchanged, and the next call works.
     - It works again after it is closed.
-
-    Args:
-        plugin: A built-in name, an import path, or the class.
-        options: Its options, as in params.yaml.
     """
     found = class_of("executor", plugin)
     executor: Executor = found(options_of("executor", found, options))

@@ -21,10 +21,6 @@ def check_judge(plugin: str | type[Judge], **options: Any) -> None:
       - ``works_on`` is ``cpu``, ``gpu`` or ``elsewhere``.
     - No exchange gives no judgement; ``version`` is not empty and stays what it is.
 
-    Args:
-        plugin: A built-in name, an import path, or the class.
-        options: Its options, as in params.yaml.
-
     Raises:
         AssertionError: A promise is broken.
         ScorerError: It gave something that is not a judgement.

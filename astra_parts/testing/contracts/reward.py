@@ -30,10 +30,6 @@ def check_reward(plugin: str | type[Reward], **options: Any) -> None:
     - ``assign`` remembers nothing: a second call gives the same.
     - ``load_state`` of ``state`` carries the memory into another process; figures of ``remember``
       are finite.
-
-    Args:
-        plugin: A built-in name, an import path, or the class.
-        options: Its options, as in params.yaml.
     """
     system = tiny_system(SEED)
     reward: Reward = built("reward", plugin, options)

@@ -36,10 +36,6 @@ def check_sampler(plugin: str | type[Sampler], **options: Any) -> None:
     - It moves no weight and leaves no gradient.
     - Figures of ``remember`` are finite; ``load_state`` of ``state`` carries what it has noted into
       another process, which then chooses the same prompts and rolls them out the same.
-
-    Args:
-        plugin: A built-in name, an import path, or the class.
-        options: Its options, as in params.yaml.
     """
     system, prompts = tiny_system(SEED), tiny_prompts(3)
     narrow = replace(system, config=system.config.model_copy(update={"tokens_per_batch": 1}))

@@ -17,10 +17,6 @@ def check_scorer(plugin: str | type[Scorer], **options: Any) -> None:
       thread, so that it may be cached.
       - ``works_on`` is ``cpu``, ``gpu`` or ``elsewhere``.
     - No text gives no score; ``version`` is not empty and stays what it is.
-
-    Args:
-        plugin: A built-in name, an import path, or the class.
-        options: Its options, as in params.yaml.
     """
     scorer: Scorer = built("scorer", plugin, options)
     version = scorer.version

@@ -27,10 +27,6 @@ def check_term(plugin: str | type[Term], **options: Any) -> None:
     - ``values`` gives one finite number per turn, also of no turns, and remembers nothing.
     - A novelty is in [0, 1].
     - ``load_state`` of ``state`` carries the memory into another process.
-
-    Args:
-        plugin: A built-in name, an import path, or the class.
-        options: Its options, as in params.yaml.
     """
     system = tiny_system(SEED)
     term, resumed = (_prepared(plugin, options, system) for _ in range(2))
