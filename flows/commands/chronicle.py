@@ -13,7 +13,7 @@ from astra_core.errors import DataError
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from tasks.tracking.lineage.chronicle import DataUsed, Lineage, VersionSummary
+    from tasks.tracking.lineage.chronicle import Lineage, VersionSummary
 
 _AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _NONE_YET = "no version is registered yet; 'astra run' makes one"
@@ -115,57 +115,29 @@ def registered(version: str) -> tuple["MlflowClient", "Lineage"]:
 
 def lineage_lines(found: "Lineage", model_name: str) -> list[str]:
     """Each part with its digest, then the commands that restore them."""
-    decision = found.summary.reasons or found.summary.decision or "none yet"
-    parents = ", ".join(f"version {parent}" for parent in found.parents) or "none"
+    ways = _ways(found, model_name)
     rows = [
         ("version", history_line(found.summary)),
-        ("decision", decision),
-        ("weights", found.checkpoint_digest[:16]),
-        ("parameters", f"run key {found.run_key[:16]}"),
-        ("code", code_line(found)),
+        ("decision", found.summary.reasons or found.summary.decision or "none yet"),
         ("target", found.target_digest[:16]),
         ("judge", found.scorer),
-        *((data.part, _data_line(data)) for data in found.data),
-        ("parents", parents),
-        ("libraries", ", ".join(_libraries(found))),
+        *found.facts(),
         ("", ""),
-        *(("get it back" if number == 0 else "", way) for number, way in _ways(found, model_name)),
+        ("get it back", ways[0]),
+        *(("", way) for way in ways[1:]),
     ]
     return [f"{name:<13}{text}".rstrip() for name, text in rows]
 
 
-def code_line(found: "Lineage") -> str:
-    """The commit, and whether there were changes beyond it."""
-    commit = found.code.get("git.commit", "unknown")
-    is_dirty = found.code.get("git.dirty") == "true"
-    return f"commit {commit[:16]}" + (", with changes that were not committed" * is_dirty)
-
-
-def _libraries(found: "Lineage") -> list[str]:
-    start = "version."
-    return [
-        f"{key.removeprefix(start)} {value}"
-        for key, value in found.code.items()
-        if key.startswith(start)
-    ]
-
-
-def _data_line(data: "DataUsed") -> str:
-    rows = "" if data.num_rows is None else f", {data.num_rows} rows"
-    dvc = f", DVC's {data.dvc_md5}" if data.dvc_md5 else ""
-    return f"{data.path} {data.digest[:16]}{rows}{dvc}"
-
-
-def _ways(found: "Lineage", model_name: str) -> list[tuple[int, str]]:
+def _ways(found: "Lineage", model_name: str) -> list[str]:
     number, run = found.summary.version, found.summary.run_id
     commit = found.code.get("git.commit", "unknown")
-    ways = [
+    return [
         f"mlflow artifacts download -u models:/{model_name}/{number} -d weights",
         f"mlflow artifacts download -r {run} -d run",
         *([f"git checkout {commit[:16]}"] if commit != "unknown" else []),
         f"astra restore {number}",
     ]
-    return list(enumerate(ways))
 
 
 def _summaries() -> list["VersionSummary"]:

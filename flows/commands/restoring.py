@@ -79,7 +79,6 @@ def _proofs(found: "Lineage") -> Iterator[str]:
         DataError: A part differs.
     """
     from astra_core.models.folders import attacker_digest
-    from flows.commands.chronicle import code_line
     from tasks.tracking.lineage.logged import data_digest
     from tasks.tracking.lineage.provenance import provenance
 
@@ -97,7 +96,7 @@ def _proofs(found: "Lineage") -> Iterator[str]:
         yield f"{part:<13}{path} is that of version {number}, {here[:16]}"
     commit, own = found.code.get("git.commit", ""), provenance()["git.commit"]
     if commit != own or found.code.get("git.dirty") == "true":
-        yield f"{'code':<13}is of commit {own[:16]}; {code_line(found)} made the version"
+        yield f"{'code':<13}is of commit {own[:16]}; {found.code_line()} made the version"
 
 
 def export(

@@ -62,37 +62,12 @@ def links(material: Material) -> list[Link]:
 
 def lineage(material: Material) -> list[Fact]:
     """What the version was made from, with the digests by which each part is found again."""
-    found = material.lineage
-    summary, code = found.summary, found.code
-    dirty = ", with changes that were not committed" * (code.get("git.dirty") == "true")
-    parts = [
-        Fact(
-            part.part.capitalize(),
-            _joined(
-                part.path,
-                part.digest[:_SHORT],
-                "" if part.num_rows is None else f"{part.num_rows} rows",
-                f"DVC {part.dvc_md5}" if part.dvc_md5 else "",
-            ),
-        )
-        for part in found.data
-    ]
-    parents = ", ".join(f"version {parent}" for parent in found.parents) or "none"
-    libraries = [
-        f"{key.removeprefix('version.')} {value}"
-        for key, value in code.items()
-        if key.startswith("version.")
-    ]
+    summary = material.lineage.summary
     return [
         Fact("Registered", summary.created.replace("T", " ").replace("+00:00", " UTC")),
         Fact("Seed", summary.seed or _UNKNOWN),
-        *parts,
+        *(Fact(name.capitalize(), value) for name, value in material.lineage.facts()),
         Fact("Examination", material.examination[:_SHORT]),
-        Fact("Weights", found.checkpoint_digest[:_SHORT]),
-        Fact("Parameters", f"run key {found.run_key[:_SHORT]}"),
-        Fact("Code", f"commit {code.get('git.commit', 'unknown')[:_SHORT]}{dirty}"),
-        Fact("Parents", parents),
-        Fact("Libraries", ", ".join(libraries) or _UNKNOWN),
         Fact("MLflow run", summary.run_id),
         Fact("Get it back", f"astra restore {summary.version}"),
     ]

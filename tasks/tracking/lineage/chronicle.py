@@ -1,13 +1,13 @@
 """What the registry knows about its versions: figures, decisions, and what each was made from."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tasks.tracking.errors import TrackingError
-from tasks.tracking.lineage.logged import lineage_record
+from tasks.tracking.lineage.logged import every_version, lineage_record
 from tasks.tracking.registry.registered import aliases_in, version_behind
 from tasks.tracking.registry.versions import CHECKPOINT_DIGEST_TAG
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 _PARENT_TAG = "astra.parent_version"
-_PAGE = 200
+_SHORT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,31 @@ class Lineage:
     code: Mapping[str, str]
     parents: tuple[str, ...]
 
+    def code_line(self) -> str:
+        """The commit, and whether there were changes beyond it."""
+        is_dirty = self.code.get("git.dirty") == "true"
+        changes = ", with changes that were not committed" * is_dirty
+        return f"commit {self.code.get('git.commit', 'unknown')[:_SHORT]}{changes}"
+
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """Name and value of each part, with the digest by which it is found again."""
+        for data in self.data:
+            rows = "" if data.num_rows is None else f"{data.num_rows} rows"
+            dvc = f"DVC {data.dvc_md5}" if data.dvc_md5 else ""
+            told = (data.path, data.digest[:_SHORT], rows, dvc)
+            yield data.part, ", ".join(filter(None, told))
+        yield "weights", self.checkpoint_digest[:_SHORT]
+        yield "parameters", f"run key {self.run_key[:_SHORT]}"
+        yield "code", self.code_line()
+        yield "parents", ", ".join(f"version {parent}" for parent in self.parents) or "none"
+        start = "version."
+        libraries = (
+            f"{key.removeprefix(start)} {value}"
+            for key, value in self.code.items()
+            if key.startswith(start)
+        )
+        yield "libraries", ", ".join(libraries) or "unknown"
+
     def record(self) -> dict[str, Any]:
         """As JSON."""
         return asdict(self)
@@ -140,14 +165,8 @@ def lineage_of(client: "MlflowClient", name: str, wanted: str) -> Lineage:
 
 
 def _versions(client: "MlflowClient", name: str) -> list["ModelVersion"]:
-    found: list[ModelVersion] = []
-    token: str | None = None
-    while True:
-        page = client.search_model_versions(f"name = '{name}'", max_results=_PAGE, page_token=token)
-        found += page
-        token = page.token
-        if not token:
-            return sorted(found, key=lambda version: -int(version.version))
+    found = every_version(client, f"name = '{name}'")
+    return sorted(found, key=lambda version: -int(version.version))
 
 
 def _by_version(aliases: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

@@ -84,17 +84,17 @@ def digests_of_versions() -> frozenset[str]:
         return frozenset()
     with store_errors():
         client = connect()
-        ids = {str(version.run_id) for version in _every_version(client) if version.run_id}
+        ids = {str(version.run_id) for version in every_version(client) if version.run_id}
         inputs = [client.get_run(run_id).inputs for run_id in ids]
         tags = [tag for own in inputs if own for each in own.dataset_inputs for tag in each.tags]
         return frozenset(tag.value for tag in tags if tag.key == _DVC_TAG)
 
 
-def _every_version(client: "MlflowClient") -> Iterator["ModelVersion"]:
-    """The versions of every registered model."""
+def every_version(client: "MlflowClient", wanted: str | None = None) -> Iterator["ModelVersion"]:
+    """The versions of every registered model, or those that MLflow's filter wants."""
     token: str | None = None
     while True:
-        page = client.search_model_versions(max_results=_PAGE, page_token=token)
+        page = client.search_model_versions(wanted, max_results=_PAGE, page_token=token)
         yield from page
         token = page.token
         if not token:

@@ -86,7 +86,7 @@ def test_a_lineage_says_how_to_get_everything_back(registry, tmp_path):
     told = _shown("lineage", "1")
 
     assert "commit 0123456789abcdef, with changes that were not committed" in told
-    assert "prompts      data " in told
+    assert "prompts      data, " in told
     assert "mlflow artifacts download -u models:/attacker/1 -d weights" in told
     assert f"mlflow artifacts download -r {run_id} -d run" in told
     assert "git checkout 0123456789abcdef\n" in told
