@@ -115,11 +115,6 @@ class CallError(Exception):
         self.wait_s = wait_s
 
 
-def call_error(kind: str, words: str, *, is_final: bool = False, wait_s: float = 0.0) -> CallError:
-    """The error of a try; see ``CallError``."""
-    return CallError(kind, words, is_final=is_final, wait_s=wait_s)
-
-
 Ask = Callable[[Question], Kept]
 """One try: the reply, or ``CallError``. Called in several threads."""
 
@@ -256,7 +251,7 @@ class Calls:
     def _try(self, question: Question) -> Kept:
         """One try, counted before it is made and kept before it is returned."""
         if self._stop.wait(self._pace.turn(question.tokens)):
-            raise call_error(kind="down", words="stopped before it was asked", is_final=True)
+            raise CallError(kind="down", words="stopped before it was asked", is_final=True)
         self._refuse(self.replies.count(self._purse))
         self.tally.calls += 1
         start = time.perf_counter()

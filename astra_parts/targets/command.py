@@ -25,7 +25,7 @@ from astra_core.errors.exception_text import excerpt
 from astra_core.files import file_digest, record_digest
 from astra_core.redaction import masked
 from astra_core.target import Outcome, Surroundings
-from astra_parts.targets.calls import CallOptions, Calls, Question, about_tokens, call_error
+from astra_parts.targets.calls import CallError, CallOptions, Calls, Question, about_tokens
 from astra_parts.targets.kept import MOST_TOKENS, Kept
 from astra_parts.targets.outcomes import CalledTarget, asked_for_each
 from astra_parts.targets.wire import said
@@ -157,7 +157,7 @@ class _CommandProcess:
         try:
             self._process.stdin.write(line)
         except OSError as error:
-            raise call_error(kind="down", words="the program has ended") from error
+            raise CallError(kind="down", words="the program has ended") from error
         found = bytearray()
         with selectors.DefaultSelector() as selector:
             output = self._process.stdout
@@ -166,14 +166,14 @@ class _CommandProcess:
             while not found.endswith(b"\n"):
                 if not selector.select(max(0.0, end - time.monotonic())):
                     words = f"no answer within {self._options.timeout_s:g} s"
-                    raise call_error(kind="timeout", words=words)
+                    raise CallError(kind="timeout", words=words)
                 part = os.read(output.fileno(), 1 << 16)
                 if not part:
-                    raise call_error(kind="down", words="the program has ended")
+                    raise CallError(kind="down", words="the program has ended")
                 found += part
                 if len(found) > self._options.max_reply_bytes:
                     words = f"the answer is longer than {self._options.max_reply_bytes} bytes"
-                    raise call_error(kind="too_large", words=words, is_final=True)
+                    raise CallError(kind="too_large", words=words, is_final=True)
         return bytes(found)
 
     def end(self) -> None:
@@ -195,15 +195,15 @@ def _read(line: bytes, body: Mapping[str, Any]) -> Kept:
     try:
         told = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise call_error(kind="malformed", words="the answer is no line of JSON") from error
+        raise CallError(kind="malformed", words="the answer is no line of JSON") from error
     if not isinstance(told, dict):
-        raise call_error(kind="malformed", words="the answer is no JSON object")
+        raise CallError(kind="malformed", words="the answer is no JSON object")
     if told.get("error"):
         words = f"the program reports {excerpt(masked(str(told['error'])[:400]))}"
-        raise call_error(kind="server", words=words)
+        raise CallError(kind="server", words=words)
     text = told.get("text")
     if not isinstance(text, str):
-        raise call_error(kind="empty", words="the answer has no text")
+        raise CallError(kind="empty", words="the answer has no text")
     finish = told.get("finish_reason")
     asked = json.dumps(body["messages"])
     return Kept(

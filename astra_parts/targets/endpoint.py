@@ -23,7 +23,7 @@ from astra_core.paths import found_at, is_file, kind_of
 from astra_core.target import Outcome, Surroundings
 from astra_parts.targets import wire
 from astra_parts.targets.authorization import Authorization, check_address
-from astra_parts.targets.calls import CallOptions, Calls, Question, about_tokens, call_error
+from astra_parts.targets.calls import CallError, CallOptions, Calls, Question, about_tokens
 from astra_parts.targets.kept import Kept
 from astra_parts.targets.outcomes import CalledTarget, asked_for_each
 from astra_parts.targets.timed_client import Fetched, TimedClient
@@ -192,7 +192,7 @@ class Endpoint(CalledTarget):
         fetched = self._posted(question)
         if fetched.is_cut:
             words = f"the answer is longer than {options.max_reply_bytes} bytes"
-            raise call_error(kind="too_large", words=words, is_final=True)
+            raise CallError(kind="too_large", words=words, is_final=True)
         if fetched.status != httpx.codes.OK:
             raise wire.refused(fetched.status, fetched.headers, fetched.content)
         sent = str(question.body.get("messages") or question.body["prompt"])
@@ -219,14 +219,14 @@ class Endpoint(CalledTarget):
             )
         except TimeoutError as error:
             words = f"no answer within {options.timeout_s:g} s"
-            raise call_error(kind="timeout", words=words) from error
+            raise CallError(kind="timeout", words=words) from error
         except httpx.DecodingError as error:
-            raise call_error(kind="malformed", words=str(error)) from error
+            raise CallError(kind="malformed", words=str(error)) from error
         except httpx.HTTPError as error:
             # By its kind, such as ConnectError: its words may be anything.
             name = type(error).__name__
             words = f"{options.base_url} cannot be reached or broke off ({name})"
-            raise call_error(kind="down", words=words) from error
+            raise CallError(kind="down", words=words) from error
 
     def _connected(self) -> TimedClient:
         with self._starting:

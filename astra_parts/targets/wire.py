@@ -12,7 +12,7 @@ from astra_core.conversation import Conversation
 from astra_core.errors.exception_text import excerpt, shortened
 from astra_core.redaction import masked
 from astra_core.rollout.slots import fill_slots
-from astra_parts.targets.calls import CallError, about_tokens, call_error
+from astra_parts.targets.calls import CallError, about_tokens
 from astra_parts.targets.kept import MOST_TOKENS, Kept
 
 _FINISH = {"length": "length", "max_tokens": "length", "content_filter": "filter"}
@@ -86,13 +86,13 @@ def read(content: bytes, *, api: str, tags: Sequence[str], prompt: str) -> Kept:
         answer = json.loads(content)
     except (ValueError, RecursionError) as error:
         words = f"the answer is no JSON ({type(error).__name__} in {len(content)} bytes)"
-        raise call_error(kind="malformed" if content.strip() else "empty", words=words) from error
+        raise CallError(kind="malformed" if content.strip() else "empty", words=words) from error
     if not isinstance(answer, dict):
-        raise call_error(
+        raise CallError(
             kind="malformed", words=f"the answer is {type(answer).__name__}, not a JSON object"
         )
     if answer.get("error"):
-        raise call_error(
+        raise CallError(
             kind="server", words=f"the server answers 200 with an error{_reason(content)}"
         )
     choice = _choice(answer)
@@ -144,7 +144,7 @@ def _told(told: Mapping[str, Any], name: str, finish: str) -> tuple[str, str]:
     content = "" if content is None and (thinking or finish == "filter") else content
     if not isinstance(content, str):
         calls = " but calls of tools" if told.get("tool_calls") else ""
-        raise call_error(kind="empty", words=f"the answer has no text{calls}")
+        raise CallError(kind="empty", words=f"the answer has no text{calls}")
     return content, thinking
 
 
@@ -158,16 +158,16 @@ def _joined(told: Any) -> str:
 def _choice(answer: Mapping[str, Any]) -> Mapping[str, Any]:
     choices = answer.get("choices")
     if not isinstance(choices, list) or not choices:
-        raise call_error(kind="empty", words="the answer has no choices")
+        raise CallError(kind="empty", words="the answer has no choices")
     if not isinstance(choices[0], dict):
-        raise call_error(kind="malformed", words="the answer's choice is no JSON object")
+        raise CallError(kind="malformed", words="the answer's choice is no JSON object")
     return choices[0]
 
 
 def _message(choice: Mapping[str, Any]) -> Mapping[str, Any]:
     message = choice.get("message")
     if not isinstance(message, dict):
-        raise call_error(kind="malformed", words="the answer's choice has no message")
+        raise CallError(kind="malformed", words="the answer's choice has no message")
     return message
 
 

@@ -57,11 +57,11 @@ class CheckResult:
         return told if self.ok else {**told, "problem": self.problem, "advice": self.advice}
 
 
-def diagnose(*, root: Path = Path(), lock: Path = LOCK_FILE) -> list[CheckResult]:
+def diagnose(*, root: Path = Path()) -> list[CheckResult]:
     """What was checked on this machine, with and without problems; nothing is changed."""
     return [
         _python(),
-        *_packages(root / lock),
+        *_packages(root / LOCK_FILE),
         _torch(),
         *_engine(),
         _git(),

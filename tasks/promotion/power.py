@@ -70,10 +70,10 @@ class Exam:
         wanted = self.params.promotion.num_prompts
         return min(wanted, self.left) if self.holds_back else wanted
 
-    def power(self, num_prompts: int, *, is_first: bool, gain: float = GAIN) -> float:
-        """The probability that a duel on so many prompts sees the gain."""
+    def power(self, num_prompts: int, *, is_first: bool) -> float:
+        """The probability that a duel on so many prompts sees ``GAIN``."""
         error = math.sqrt(self._variance / max(num_prompts, 1))
-        return _NORMAL.cdf(gain / error - self._quantile(is_first=is_first))
+        return _NORMAL.cdf(GAIN / error - self._quantile(is_first=is_first))
 
     def needed(self, *, is_first: bool) -> int:
         """The prompts with which a duel sees ``GAIN`` with probability ``POWER``."""

@@ -56,7 +56,6 @@ def renew_report(
     receipt: Path,
     client: "MlflowClient | None" = None,
     flow_run: str = "",
-    report: Path = REPORT,
 ) -> None:
     """Publishes a version's report; a failure is one line, since everything else is done by then.
 
@@ -66,7 +65,6 @@ def renew_report(
         receipt: Names the version registered here last, whose page the project keeps.
         client: The client to use instead of a new one.
         flow_run: Address of the flow run's page, if known.
-        report: The project's file for it.
     """
     try:
         client = client or connect()
@@ -75,7 +73,7 @@ def renew_report(
             client.set_tag(run_id, FLOW_TAG, flow_run)
         page = publish_report(client, name, version)
         if receipt.is_file() and read_record(receipt, RegistrationReceipt).version == version:
-            write_text(page, report)
+            write_text(page, REPORT)
     except Exception as error:  # noqa: BLE001 - whatever it is, the attacker is registered
         complain(
             f"warning: version {version} of '{name}' has no new report ({shown(error)}); "

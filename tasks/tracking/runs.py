@@ -78,7 +78,6 @@ class RunLog:
         run_id: str | None,
         *,
         sent: Iterable[tuple[str, int]] = (),
-        flush_steps: int = _FLUSH_STEPS,
         flush_seconds: float = _FLUSH_SECONDS,
     ) -> None:
         self.run_id = run_id
@@ -87,7 +86,6 @@ class RunLog:
         self._waiting: list[Metric] = []
         self._steps_waiting = 0
         self._last_flush = time.monotonic()
-        self._flush_steps = flush_steps
         self._flush_seconds = flush_seconds
         self._failed = False
 
@@ -98,7 +96,7 @@ class RunLog:
         self._keep(metrics, step)
         self._steps_waiting += 1
         late = time.monotonic() - self._last_flush >= self._flush_seconds
-        if late or self._steps_waiting >= self._flush_steps:
+        if late or self._steps_waiting >= _FLUSH_STEPS:
             self.flush()
 
     def flush(self) -> None:
@@ -158,7 +156,6 @@ def open_run(
     experiment: str,
     params: Mapping[str, Any] | BaseModel,
     tags: Mapping[str, str] | None = None,
-    name: str | None = None,
 ) -> RunLog:
     """The log of the run with this key, created if there is none; a killed run is resumed.
 
@@ -169,13 +166,12 @@ def open_run(
         experiment: Name of the MLflow experiment.
         params: Sections by name; recorded flat, as ``training.algorithm.name``.
         tags: Recorded beside commit, package versions and DVC's digests.
-        name: The run's name for people; the start of the key by default.
     """
     try:
         client = connect()
         run = find_run(client, run_key, experiment=experiment)
         if run is None:
-            run = create_run(client, run_key, experiment=experiment, tags=tags, name=name)
+            run = create_run(client, run_key, experiment=experiment, tags=tags)
         elif run.info.status != "RUNNING":
             client.update_run(run.info.run_id, status="RUNNING")
         add_params(client, run, params)

@@ -44,19 +44,18 @@ class Leftover:
         return {"path": self.path.as_posix(), "num_bytes": self.num_bytes, "days": days}
 
 
-def leftovers(model_name: str, *, min_days: float, runs: Path = RUNS) -> list[Leftover]:
+def leftovers(model_name: str, *, min_days: float) -> list[Leftover]:
     """The folders that can be removed, the oldest first; removes nothing.
 
     Args:
         model_name: The registered model whose versions are checked.
         min_days: A folder that was written less than this ago is kept.
-        runs: The parent of the folders.
 
     Raises:
         TrackingError: The registry cannot be read, so what it needs is unknown.
     """
-    needed = needed_keys(model_name) | _key_here(runs)
-    found = [_measured(path) for path in sorted(runs.glob("*")) if path.is_dir()]
+    needed = needed_keys(model_name) | _key_here(RUNS)
+    found = [_measured(path) for path in sorted(RUNS.glob("*")) if path.is_dir()]
     free = [
         each
         for each in found

@@ -13,7 +13,6 @@ from astra_parts.targets.calls import (
     Pace,
     Question,
     about_tokens,
-    call_error,
 )
 from astra_parts.targets.kept import Kept
 
@@ -44,7 +43,7 @@ def test_retries_are_further_tries(tmp_path, retries):
 
     def ask(question):
         tries.append(question)
-        raise call_error(kind="server", words="busy")
+        raise CallError(kind="server", words="busy")
 
     own = calls(ask, tmp_path, retries=retries)
 

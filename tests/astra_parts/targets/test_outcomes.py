@@ -2,7 +2,7 @@ import pytest
 
 from astra_core.rollout import Failure
 from astra_core.target import Answer, Reply
-from astra_parts.targets.calls import CallOptions, Calls, Question, call_error
+from astra_parts.targets.calls import CallError, CallOptions, Calls, Question
 from astra_parts.targets.kept import Kept
 from astra_parts.targets.outcomes import asked_for_each
 
@@ -10,7 +10,7 @@ from astra_parts.targets.outcomes import asked_for_each
 def test_a_turn_has_all_of_its_replies_or_none(tmp_path):
     def ask(question):
         if question.key == "bad":
-            raise call_error(kind="server", words="no", is_final=True)
+            raise CallError(kind="server", words="no", is_final=True)
         return Kept(question.key, "hm", "length", tokens_in=2, tokens_out=3)
 
     options = CallOptions(replies=tmp_path, prices={"input": 1.0, "output": 1.0})
