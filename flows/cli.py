@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from typing import Annotated, Any, cast
@@ -12,10 +12,12 @@ from typer.core import TyperGroup
 
 from flows.commands import (
     beginning,
+    calibration,
     caring,
     chronicle,
     deciding,
     looking,
+    model_serving,
     quickstart,
     report,
     restoring,
@@ -32,24 +34,44 @@ STOPPED = (130, 143)  # by Ctrl-C, by SIGTERM
 # Typer has click's exceptions in a private module.
 USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__base__)
 
-GROUPS = {
-    "Begin": (
-        "init",
-        "quickstart",
-        "import",
-        "doctor",
-        "check",
-        "params",
-        "validate",
-        "trial",
-        "tune-lr",
-        "judge-check",
-    ),
-    "Run": ("run", "status", "sweep"),
-    "Look": ("report", "compare", "examples", "history", "champion", "lineage", "drift"),
-    "Decide": ("promote", "rollback", "reevaluate", "restore", "export"),
-    "Serve": ("ui", "deploy", "worker", "serve", "serve-jobs"),
-    "Maintain": ("migrate", "render", "gc"),
+GROUPS: dict[str, dict[str, Callable[..., None]]] = {
+    "Begin": {
+        "init": beginning.init,
+        "quickstart": quickstart.quickstart,
+        "import": beginning.import_model,
+        "doctor": looking.doctor,
+        "check": looking.check,
+        "params": looking.params,
+        "validate": looking.validate,
+        "trial": trying.trial,
+        "tune-lr": trying.tune_lr,
+        "judge-check": calibration.judge_check,
+    },
+    "Run": {"run": running.run, "status": looking.status, "sweep": sweeps.sweep},
+    "Look": {
+        "report": report.report,
+        "compare": report.compare,
+        "examples": looking.examples,
+        "history": chronicle.history,
+        "champion": chronicle.champion,
+        "lineage": chronicle.lineage,
+        "drift": chronicle.drift,
+    },
+    "Decide": {
+        "promote": deciding.promote,
+        "rollback": deciding.rollback,
+        "reevaluate": deciding.reevaluate,
+        "restore": restoring.restore,
+        "export": restoring.export,
+    },
+    "Serve": {
+        "ui": serving.ui,
+        "deploy": serving.deploy,
+        "worker": serving.worker,
+        "serve": model_serving.serve,
+        "serve-jobs": model_serving.serve_jobs,
+    },
+    "Maintain": {"migrate": looking.migrate, "render": looking.render, "gc": caring.gc},
 }
 """Every command, in the order in which a person meets them."""
 
@@ -184,21 +206,9 @@ def prepare(
     set_flow_environment()
 
 
-for commands in (
-    running,
-    looking,
-    quickstart,
-    trying,
-    deciding,
-    serving,
-    chronicle,
-    restoring,
-    report,
-    sweeps,
-    caring,
-    beginning,
-):
-    commands.register(app)
+for group in GROUPS.values():
+    for name, command in group.items():
+        app.command(name)(command)
 
 
 if __name__ == "__main__":

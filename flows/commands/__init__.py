@@ -1,1 +1,1 @@
-"""The commands of ``astra``, grouped by purpose; each module adds its own to the program."""
+"""The commands of ``astra``, grouped by purpose."""

@@ -25,12 +25,6 @@ your own, `prefect.yaml` the schedules of `astra deploy`. After an upgrade: `ast
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    app.command()(init)
-    app.command("import")(import_model)
-
-
 def init(
     folder: Annotated[Path, typer.Argument(help="A new or empty folder.")],
     prompts: Annotated[

@@ -11,11 +11,6 @@ if TYPE_CHECKING:
     from tasks.tracking.database.leftovers import Leftover
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command()(gc)
-
-
 _MOST_DAYS = 36_500  # of a date that can be reckoned with
 
 

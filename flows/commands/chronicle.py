@@ -19,14 +19,6 @@ _AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _NONE_YET = "no version is registered yet; 'astra run' makes one"
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    app.command()(history)
-    app.command()(champion)
-    app.command()(lineage)
-    app.command()(drift)
-
-
 def history(as_json: _AS_JSON = False) -> None:
     """List every registered version, newest first, with figures and decision."""
     from tasks.machine.console import say

@@ -9,12 +9,6 @@ import typer
 fresh_seed = partial(typer.Option, min=0, max=2**62)
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    for command in (promote, rollback, reevaluate):
-        app.command()(command)
-
-
 def promote(
     version: Annotated[
         str | None, typer.Option(metavar="N", help="Make this version the candidate first.")

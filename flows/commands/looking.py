@@ -11,12 +11,6 @@ import typer
 from flows.usage import Assignments, Preset
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    for command in (check, params, migrate, doctor, render, status, validate, examples):
-        app.command()(command)
-
-
 def check(assignments: Assignments = None, preset: Preset = None) -> None:
     """Check all of params.yaml; loads no weights."""
     from flows.settings import as_if

@@ -21,11 +21,6 @@ _CATEGORIES = ("category", "semanticcategory", "functionalcategory", "type")
 _SHARE = 0.3
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command()(quickstart)
-
-
 def quickstart(
     prompts: Annotated[Path, typer.Option(help="A file: json, jsonl, csv, txt, yaml or parquet.")],
     target: Annotated[

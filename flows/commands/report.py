@@ -20,12 +20,6 @@ _AS_MARKDOWN = Annotated[bool, typer.Option("--md", help="Print Markdown.")]
 _OPEN = Annotated[bool, typer.Option("--open", help="Open it in the browser.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    app.command()(report)
-    app.command()(compare)
-
-
 def report(
     version: Annotated[str | None, _WANTED] = None,
     opened: _OPEN = False,

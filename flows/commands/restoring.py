@@ -17,12 +17,6 @@ _FILES = (Path("params.yaml"), Path("dvc.lock"))
 _ATTACKER = Path("models/attacker")
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    app.command()(restore)
-    app.command()(export)
-
-
 def restore(
     version: Annotated[str, typer.Argument(help="A number, or an alias such as champion.")],
 ) -> None:

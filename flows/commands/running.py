@@ -29,11 +29,6 @@ def steps_that_begin_with(incomplete: str) -> list[str]:
 _STEP = {"metavar": "STEP", "autocompletion": steps_that_begin_with}
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command()(run)
-
-
 def run(
     assignments: Annotated[
         list[str] | None,

@@ -5,16 +5,9 @@ from typing import Annotated
 
 import typer
 
-from flows.commands.model_serving import serve, serve_jobs
 from tasks.machine.ports import MLFLOW_PORT, PREFECT_PORT
 
 port = partial(typer.Option, min=1, max=65_535)
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    for command in (ui, deploy, worker, serve, serve_jobs):
-        app.command()(command)
 
 
 def ui(

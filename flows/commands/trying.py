@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.commands.calibration import judge_check
 from flows.usage import Assignments, Preset
 
 if TYPE_CHECKING:
@@ -14,12 +13,6 @@ if TYPE_CHECKING:
 
 EARLIER = ("prompts", "validation", "models")
 """The stages whose outputs are read, in their order."""
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    for command in (trial, judge_check, tune_lr):
-        app.command()(command)
 
 
 def trial(

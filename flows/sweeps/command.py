@@ -11,11 +11,6 @@ if TYPE_CHECKING:
     from flows.sweeps.table import SweepResult
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command()(sweep)
-
-
 def sweep(
     settings: Annotated[
         list[str] | None,
