@@ -44,7 +44,7 @@ def test_versions_are_listed_newest_first_with_their_aliases(client):
 
 
 def test_more_versions_than_a_page_holds_are_all_listed(client, monkeypatch):
-    monkeypatch.setattr("tasks.tracking.lineage.chronicle._PAGE", 2)
+    monkeypatch.setattr("tasks.tracking.lineage.logged._PAGE", 2)
     for _ in range(5):
         _version(client)
 
