@@ -71,9 +71,6 @@ def migrate_params(path: Path = PARAMS_FILE, *, before: Path) -> list[str]:
     Args:
         path: The file.
         before: Takes the file as it was, if anything changes.
-
-    Raises:
-        ConfigurationError: It is no YAML.
     """
     yaml = _round_trip_yaml()
     text = read_yaml_text(path)

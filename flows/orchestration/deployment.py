@@ -20,11 +20,7 @@ from tasks.params.yaml_files import load_yaml, read_yaml_text
 
 
 def deploy_all() -> list[str]:
-    """One line for each deployment of prefect.yaml, after it is registered with the server.
-
-    Raises:
-        ServiceError: No server answers, or it did not accept the deployments.
-    """
+    """One line for each deployment of prefect.yaml, after it is registered with the server."""
     lines = _deployments()
     environment = _server_environment()
     if not _pool_exists(environment["PREFECT_API_URL"]):

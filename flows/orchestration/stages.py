@@ -73,11 +73,7 @@ def _run_once(name: str, *, timeout_s: float | None, force: bool) -> State[Any]:
 
 
 def run_to_state(name: str, command: Sequence[str], *, timeout_s: float | None) -> State[Any]:
-    """Completed or TimedOut, after a command that leaves its failures under ``name``.
-
-    Raises:
-        StageError: The command failed; the message is its own.
-    """
+    """Completed or TimedOut, after a command that leaves its failures under ``name``."""
     try:
         run_command(name, command, timeout_s=timeout_s)
     except StageTimeoutError as error:

@@ -44,9 +44,6 @@ def try_stage(name: str, *, timeout_s: float | None, force: bool) -> str:
         name: A stage of dvc.yaml.
         timeout_s: Limit of the try.
         force: Run it even if DVC finds it up to date.
-
-    Raises:
-        StageError: It failed; the message is its own.
     """
     from tasks.pipeline.reproduction import is_current
 

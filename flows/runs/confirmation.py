@@ -26,9 +26,6 @@ def confirmed(request: RunRequest) -> "PromotionDecision | None":
     Loading Prefect and torch takes longer than all the rest. Where a lasting server runs, the
     result is None, so that the run is shown there. A wrong params.yaml and a store that did not
     answer are left to the run itself, which says what is wrong and tries again.
-
-    Raises:
-        TrackingError: The registry cannot be read.
     """
     from flows.servers.addresses import api_url
 

@@ -66,12 +66,7 @@ class DataDrift:
 
 
 def drift_of(subjects: tuple[str, ...], params: Params) -> DataDrift | None:
-    """How the reports here differ from the champion's; None while there is nobody to compare with.
-
-    Raises:
-        DataError: A report is missing or damaged.
-        TrackingError: The store did not answer.
-    """
+    """How the reports here differ from the champion's; None while there is no champion."""
     with store_errors():
         client = existing_registry()
         name = params.registration.model_name

@@ -106,11 +106,7 @@ class RunPlan:
 
 
 def show_plan(request: RunRequest, text: str, params: Params, *, as_json: bool) -> None:
-    """Prints what the run would do.
-
-    Raises:
-        ConfigurationError: The folder is no DVC project.
-    """
+    """Prints what the run would do."""
     quiet_libraries()
     plan = planned(request, text, params)
     if as_json:
@@ -121,11 +117,7 @@ def show_plan(request: RunRequest, text: str, params: Params, *, as_json: bool) 
 
 
 def planned(request: RunRequest, text: str, params: Params) -> RunPlan:
-    """The plan of the run, from DVC and the reports of the last run.
-
-    Raises:
-        ConfigurationError: The folder is no DVC project.
-    """
+    """The plan of the run, from DVC and the reports of the last run."""
     set_environment(params)
     reasons = reasons_to_run(text, params)
     if request.force:
@@ -137,11 +129,7 @@ def planned(request: RunRequest, text: str, params: Params) -> RunPlan:
 
 
 def reasons_to_run(text: str, params: Params) -> dict[str, list[str]]:
-    """The reasons why stages would run under other parameters, by stage; others are left out.
-
-    Raises:
-        ConfigurationError: The folder is no DVC project.
-    """
+    """The reasons why stages would run under other parameters, by stage; others are left out."""
     import yaml
 
     found = {name: [*own] for name, own in changed_stages().items()}

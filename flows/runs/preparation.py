@@ -65,9 +65,6 @@ def params_checked_before() -> Params | None:
 
     If the stages are up to date, it needs no second check, which loads torch: DVC watches the files
     and plug-ins that it names.
-
-    Raises:
-        ConfigurationError: It cannot be read.
     """
     params = read_params()
     try:

@@ -68,11 +68,7 @@ def _place(service: Service) -> str:
 
 
 def tell_login() -> None:
-    """Prints the links that log a browser in to the pages, Prefect's first.
-
-    Raises:
-        ServiceError: The pages are not running.
-    """
+    """Prints the links that log a browser in to the pages, Prefect's first."""
     say(login_link(_running_server().url))
     for service in services.running():
         if service.name == services.MLFLOW:
@@ -80,11 +76,7 @@ def tell_login() -> None:
 
 
 def tell_environment() -> None:
-    """Prints what a shell must evaluate so that the command ``prefect`` finds the server.
-
-    Raises:
-        ServiceError: The server is not running.
-    """
+    """Prints what a shell must evaluate so that the command ``prefect`` finds the server."""
     for name, value in client_environment(f"{_running_server().url}/api").items():
         say(f"export {name}={value}")
 

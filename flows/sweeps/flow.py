@@ -133,11 +133,7 @@ def sweep(
 
 
 def plan(settings: Sequence[str], seeds: str, sampler: str, *, count: int, jobs: int) -> _Sweep:
-    """The sweep that these parameters ask for; nothing has run.
-
-    Raises:
-        ConfigurationError: params.yaml or one of them cannot be used.
-    """
+    """The sweep that these parameters ask for; nothing has run."""
     axes, numbers = read_asked(settings, seeds, sampler, count=count, jobs=jobs)
     params = usable_params()
     return _Sweep(axes, numbers, sampler, count, jobs or default_jobs(params), params)

@@ -73,9 +73,6 @@ def run_point(point: Point, *, parent: str | None, timeout_s: float | None) -> P
         point: The point to run.
         parent: The MLflow run of the sweep, if there is one.
         timeout_s: The limit for all of its stages together.
-
-    Raises:
-        StageError: A stage failed; the message is the stage's own.
     """
     with alone_with(point.folder):
         found = kept_result(point)
@@ -93,9 +90,6 @@ def register_point(point: Point, *, timeout_s: float | None) -> RegistrationRece
     """The receipt of the point, after it is registered as the candidate.
 
     Its stages are restored from the DVC cache.
-
-    Raises:
-        StageError: A stage failed; the message is the stage's own.
     """
     with alone_with(point.folder):
         run_stages(point, *point.turns, "registration", parent=None, timeout_s=timeout_s)

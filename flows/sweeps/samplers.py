@@ -55,11 +55,7 @@ def random(axes: Sequence[Axis], count: int, found: Found) -> list[Setting]:
 
 
 def optuna(axes: Sequence[Axis], count: int, found: Found) -> list[Setting]:
-    """Settings that Optuna's tree-structured Parzen estimator suggests (arXiv:1907.10902).
-
-    Raises:
-        ConfigurationError: Optuna is not installed.
-    """
+    """Settings that Optuna's tree-structured Parzen estimator suggests (arXiv:1907.10902)."""
     wanted = min(count - len(found), WAVE)
     if wanted <= 0:
         return []

@@ -102,9 +102,6 @@ def validate_rollouts(
 
     Returns:
         Its profile does not yet know whose the turns and the scores are.
-
-    Raises:
-        DataError: A column is missing.
     """
     from tasks.expectations.suites import rollout_suite
 

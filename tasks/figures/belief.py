@@ -61,11 +61,7 @@ class Believer:
         executor: Choice = LOCAL,
         trees_at_once: int = 0,
     ) -> Self:
-        """A Believer with the calibration and the second judge that the settings name.
-
-        Raises:
-            ConfigurationError: One of them cannot be used.
-        """
+        """A Believer with the calibration and the second judge that the settings name."""
         path, choice = evaluation.calibration, evaluation.second_judge
         return cls(
             evaluation,

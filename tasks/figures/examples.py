@@ -92,22 +92,14 @@ def examples_page(graphs: Sequence[Graph], *, count: int, is_revealed: bool = Fa
 
 
 def read_examples(*, count: int, is_revealed: bool, path: Path = EVIDENCE) -> str:
-    """The page for the last evaluation.
-
-    Raises:
-        DataError: There is no evaluation yet.
-    """
+    """The page for the last evaluation."""
     return examples_page(_evaluated(path), count=count, is_revealed=is_revealed)
 
 
 def examples_record(
     *, count: int, is_revealed: bool, path: Path = EVIDENCE
 ) -> list[dict[str, Any]]:
-    """The same turns as JSON.
-
-    Raises:
-        DataError: There is no evaluation yet.
-    """
+    """The same turns as JSON."""
     found = examples_of(_evaluated(path), count=count, is_revealed=is_revealed)
     return [asdict(each) for each in found]
 

@@ -25,11 +25,7 @@ _MOST_PROMPTS = 1_000_000
 
 
 def check_builtin(params: Params) -> None:
-    """Checks that the built-in model and prompts can be made as asked.
-
-    Raises:
-        ConfigurationError: Names the key that asks for the impossible.
-    """
+    """Raises ConfigurationError unless the built-in model and prompts can be made as asked."""
     if params.prompts.source == "builtin":
         check_openers("prompts.num_builtin", params.prompts.num_builtin)
         if params.promotion.fresh_path is None:
@@ -54,11 +50,7 @@ def check_builtin(params: Params) -> None:
 
 
 def check_openers(key: str, number: int, *, surplus: int = 1) -> None:
-    """Checks that the grammar can make as many openers, each ``surplus`` times.
-
-    Raises:
-        ConfigurationError: It cannot.
-    """
+    """Checks that the grammar can make as many openers, each ``surplus`` times."""
     if number > _MOST_PROMPTS // surplus:
         _refuse(key, f"at most {_MOST_PROMPTS // surplus}", number)
 

@@ -6,11 +6,7 @@ from tasks.params.schema import Params
 
 
 def check_sizes(params: Params) -> None:
-    """Checks that trees and evaluations can be held; the sampler asks again with the real prompts.
-
-    Raises:
-        ConfigurationError: They cannot.
-    """
+    """Raises ConfigurationError unless trees and evaluations can be held."""
     rollouts, evaluation = params.rollouts, params.evaluation
     # How many rows a file has is not known yet.
     most = params.prompts.num_builtin if params.prompts.source == "builtin" else 1

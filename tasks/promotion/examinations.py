@@ -18,11 +18,7 @@ REPORT_FILE = "evaluation.json"
 def find_examination(
     client: "MlflowClient", version: "ModelVersion", evaluation_key: str
 ) -> "tuple[dict[str, Any], pd.DataFrame] | None":
-    """Report and table of the examination, or None if there is none.
-
-    Raises:
-        DataError: They cannot be read.
-    """
+    """Report and table of the examination, or None if there is none."""
     place, run_id = evaluation_folder(evaluation_key), str(version.run_id)
     if not {TABLE_FILE, REPORT_FILE} <= kept_files(client, run_id, place):
         return None

@@ -14,9 +14,6 @@ def read_vocabulary(valid: Path) -> frozenset[str]:
     The lists are those of wordfreq, which come with the package: words that at least five sources
     of a language have, once in a hundred million words, or three sources, once in a million.
     Single letters are known too: they are the words of scripts without spaces.
-
-    Raises:
-        DataError: A table cannot be read.
     """
     from wordfreq import available_languages, iter_wordlist
 

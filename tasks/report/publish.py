@@ -27,12 +27,7 @@ _DECIDED = "**Decision**: "
 
 
 def publish_report(client: "MlflowClient", name: str, version: str) -> str:
-    """The page of a version, after its run shows it as a file, in its description and in its name.
-
-    Raises:
-        TrackingError: There is no such version.
-        DataError: What its run keeps cannot be read.
-    """
+    """The page of a version, once its run shows it as a file, in its description and its name."""
     material = read_material(client, name, version)
     run_id, page = material.lineage.summary.run_id, html_page(material)
     with scratch_folder() as drafts:

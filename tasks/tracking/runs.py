@@ -190,9 +190,6 @@ def sync_steps(
         run_id: An MLflow run.
         rows: Each has a ``step`` and metrics ``area/name``; only finite numbers are used.
         client: The client to use, instead of a new one.
-
-    Raises:
-        Exception: One of ``tracking_failures``.
     """
     client = client or connect()
     log = RunLog(client, run_id, sent=_sent(client, client.get_run(run_id)))

@@ -149,11 +149,7 @@ def alone_with(path: Path | None) -> Iterator[None]:
 
 
 def _require_server(uri: str) -> None:
-    """Checks that something listens at a server's address; MLflow itself would wait for minutes.
-
-    Raises:
-        OSError: Nothing listens.
-    """
+    """Checks that something listens at a server's address; MLflow itself would wait for minutes."""
     address = urlsplit(uri)
     if address.scheme not in {"http", "https"} or not address.hostname:
         return

@@ -231,12 +231,7 @@ BY_ROW = (".json", ".parquet", ".yaml")
 
 
 def numbered_rows(path: Path, columns: Columns) -> Iterator[tuple[int, FileRow]]:
-    """Number and row in the order of the file; one over several lines has the first one's number.
-
-    Raises:
-        ConfigurationError: As in ``read_rows``.
-        DataError: As in ``read_rows``.
-    """
+    """Number and row in the order of the file; one over several lines has the first's number."""
     for row in read_rows(path, columns):
         # Such as ``line 3`` or ``row 3``.
         yield int(row.place.rpartition(" ")[2]), row

@@ -144,12 +144,7 @@ def run_trial(params: Params, *, price: float | None, is_revealed: bool, as_json
 
 
 def ready_to_try(params: Params) -> TrainingFiles:
-    """What the stages before training left, with this process set up like a stage's.
-
-    Raises:
-        ConfigurationError: params.yaml cannot be used.
-        DataError: The stages before training have not run.
-    """
+    """What the stages before training left, with this process set up like a stage's."""
     # In the same order as before a stage: the check may load torch.
     set_environment(params)
     set_thread_waits(params.machine.num_threads)

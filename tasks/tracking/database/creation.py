@@ -15,11 +15,7 @@ _FILLED = ("experiments", "registered_models")
 
 
 def make_tables(database: Path) -> None:
-    """Fills a SQLite file in one transaction, unless it holds a finished store.
-
-    Raises:
-        sqlite3.Error: It cannot be read or written.
-    """
+    """Fills a SQLite file in one transaction, unless it holds a finished store."""
     with closing(sqlite3.connect(database)) as target:
         if _is_finished(target):
             return

@@ -46,11 +46,7 @@ def moved_from(database: Path) -> tuple[str, ...]:
 
 
 def follow_move(database: Path) -> tuple[str, ...]:
-    """The same folders, after the store's own folder replaced them, in one transaction.
-
-    Raises:
-        sqlite3.Error: The store cannot be written.
-    """
+    """The same folders, after the store's own folder replaced them, in one transaction."""
     roots = moved_from(database)
     if not roots:
         return ()

@@ -74,11 +74,7 @@ def log_inputs(client: "MlflowClient", run_id: str, datasets: Mapping[str, Path]
 
 
 def digests_of_versions() -> frozenset[str]:
-    """DVC's digests of the data that the registered versions came from.
-
-    Raises:
-        TrackingError: The store, or the run of a version, cannot be read.
-    """
+    """DVC's digests of the data that the registered versions came from."""
     check_store()
     if not has_store():
         return frozenset()

@@ -15,11 +15,7 @@ _WAY_OUT = "'astra status' shows the aliases; or set source to builtin"
 
 
 def version_number(name: str, wanted: str) -> str | None:
-    """The number of an existing version, or None; never creates a store.
-
-    Raises:
-        TrackingError: The store cannot be read.
-    """
+    """The number of an existing version, or None; never creates a store."""
     check_store()
     if not has_store():
         return None

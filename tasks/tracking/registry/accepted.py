@@ -36,11 +36,7 @@ class AcceptedData:
 
 
 def accepted_data(client: "MlflowClient", name: str) -> AcceptedData | None:
-    """What the champion's run says of its data; None while there is no champion.
-
-    Raises:
-        DataError: A report in its run is damaged.
-    """
+    """What the champion's run says of its data; None while there is no champion."""
     version = aliases_in(client, name).get("champion")
     if version is None:
         return None

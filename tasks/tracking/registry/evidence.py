@@ -74,9 +74,6 @@ def read_package(attacker: Path, system: SystemConfiguration) -> Package:
     """The checkpoint in ``attacker``, sampled like the system's probes.
 
     It reads conversations as in its training, whatever the system's settings are now.
-
-    Raises:
-        DataError: The folder has no record of the attacker.
     """
     config = {
         "separator": system.separator,

@@ -41,11 +41,7 @@ def has_files(client: "MlflowClient", name: str, version: str) -> bool:
 
 
 def lost_versions() -> list[tuple[str, str, str]]:
-    """Name, version and alias of each version with an alias whose files are gone.
-
-    Raises:
-        TrackingError: The store is unavailable or damaged.
-    """
+    """Name, version and alias of each version with an alias whose files are gone."""
     with store_errors():
         client = connect()
         models = client.search_registered_models()
