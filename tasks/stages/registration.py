@@ -33,8 +33,7 @@ from tasks.records.training import TrainingRecord
 from tasks.report.publish import renew_report
 from tasks.tracking.registry.evidence import Evidence, evaluation_folder, read_package, read_table
 from tasks.tracking.registry.registration import record
-from tasks.tracking.runs import connect
-from tasks.tracking.store import store_errors
+from tasks.tracking.store import connect, store_errors
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel
 
 from tasks.machine.console import complain
-from tasks.tracking.errors import TrackingError
 from tasks.tracking.lineage.provenance import code_changes, provenance
 from tasks.tracking.store import (
     connect,
     experiment_id,
-    mlflow_server_command,
     one_line,
     tracking_failures,
-    tracking_uri,
 )
 from tasks.tracking.values import MAX_TAG, MAX_VALUE, clean_key, cut, finite_numbers, flattened
 
@@ -45,24 +42,6 @@ _FLUSH_SECONDS = 5.0
 # Limits in MLflow's validation: metrics per batch, parameters per batch.
 _MAX_METRICS = 1000
 _MAX_PARAMS = 100
-
-__all__ = [
-    "ENGINE_TAG",
-    "PARENT_TAG",
-    "PARENT_VARIABLE",
-    "RUN_KEY_TAG",
-    "RunLog",
-    "TrackingError",
-    "add_params",
-    "connect",
-    "create_run",
-    "find_run",
-    "mlflow_server_command",
-    "open_run",
-    "sync_steps",
-    "tracking_failures",
-    "tracking_uri",
-]
 
 
 class RunLog:

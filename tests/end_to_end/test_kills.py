@@ -111,7 +111,7 @@ def test_a_run_whose_pages_lose_their_server_continues_by_the_same_command(quiet
 @pytest.mark.wide
 def test_two_runs_at_once_make_what_one_makes(quiet, prepared):
     # MLflow's tables, as Prefect's are there: to make them twice at once is another matter.
-    connect = "from tasks.tracking.runs import connect; connect().search_experiments()"
+    connect = "from tasks.tracking.store import connect; connect().search_experiments()"
     run_in(prepared, "-c", connect)
     flows = [start(prepared) for _ in range(2)]
     statuses = [flow.wait(600) for flow in flows]

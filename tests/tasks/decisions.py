@@ -16,7 +16,7 @@ from tasks.tracking.registry.versions import (
     EVALUATION_KEY_TAG,
     aliases_of,
 )
-from tasks.tracking.runs import connect
+from tasks.tracking.store import connect
 
 PARAMS = Params()
 

@@ -289,7 +289,7 @@ def killed_after(num_writes, *, of=WRITES):
     """A real client that dies when its ``num_writes``-th write, among those named, has returned."""
     from mlflow import MlflowClient
 
-    from tasks.tracking.runs import tracking_uri
+    from tasks.tracking.store import tracking_uri
 
     class DyingClient(MlflowClient):
         left = num_writes

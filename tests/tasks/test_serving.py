@@ -13,8 +13,7 @@ from registry_project import enter_project, register, write_note, write_project
 
 from tasks.promotion.smoke import why_unusable
 from tasks.tracking.registry.versions import CANDIDATE, checkpoint_folder
-from tasks.tracking.runs import connect
-from tasks.tracking.store import quiet_pyfunc
+from tasks.tracking.store import connect, quiet_pyfunc
 
 pytestmark = pytest.mark.real  # a stage, or what one serves, on files
 

@@ -14,7 +14,8 @@ from flows.sweeps.flow import default_jobs, sweep
 from flows.sweeps.points import make_points
 from tasks.params.schema import Params
 from tasks.records.reports import write_record
-from tasks.tracking.runs import PARENT_TAG, connect
+from tasks.tracking.runs import PARENT_TAG
+from tasks.tracking.store import connect
 
 pytestmark = pytest.mark.real
 

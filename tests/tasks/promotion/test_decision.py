@@ -23,7 +23,7 @@ from astra_core.rollout import Prompt
 from tasks.machine.scratch import SCRATCH
 from tasks.promotion.decision import promote_attacker
 from tasks.tracking.errors import StoreError, TrackingError
-from tasks.tracking.runs import connect
+from tasks.tracking.store import connect
 
 pytestmark = pytest.mark.real
 

@@ -11,8 +11,7 @@ from registry_project import Killed, killed_after
 
 from tasks.promotion.decision import DECISIONS, rollback
 from tasks.tracking.errors import TrackingError
-from tasks.tracking.runs import connect
-from tasks.tracking.store import alone_with
+from tasks.tracking.store import alone_with, connect
 
 pytestmark = pytest.mark.real
 

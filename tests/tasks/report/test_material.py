@@ -8,7 +8,7 @@ from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
 from tasks.report.material import read_material
 from tasks.tracking.errors import TrackingError
-from tasks.tracking.runs import connect
+from tasks.tracking.store import connect
 
 pytestmark = pytest.mark.real
 

@@ -6,7 +6,7 @@ from report_material import material
 
 from tasks.records.receipt import RECEIPT
 from tasks.report.publish import description, renew_report, run_name
-from tasks.tracking.runs import connect
+from tasks.tracking.store import connect
 
 
 @pytest.fixture

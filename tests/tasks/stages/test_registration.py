@@ -28,7 +28,8 @@ from tasks.pipeline.stage import stage_of
 from tasks.stages.registration import register_attacker
 from tasks.tracking.errors import StoreError
 from tasks.tracking.registry.versions import aliases_of
-from tasks.tracking.runs import connect, open_run
+from tasks.tracking.runs import open_run
+from tasks.tracking.store import connect
 
 pytestmark = pytest.mark.real
 

@@ -10,18 +10,9 @@ import pytest
 from registry_project import RUN_KEY, enter_project
 
 from tasks.params.schema import Params
-from tasks.tracking.runs import (
-    CHANGES,
-    RunLog,
-    TrackingError,
-    connect,
-    find_run,
-    mlflow_server_command,
-    open_run,
-    sync_steps,
-    tracking_uri,
-)
-from tasks.tracking.store import project_root
+from tasks.tracking.errors import TrackingError
+from tasks.tracking.runs import CHANGES, RunLog, find_run, open_run, sync_steps
+from tasks.tracking.store import connect, mlflow_server_command, project_root, tracking_uri
 
 pytestmark = pytest.mark.real
 

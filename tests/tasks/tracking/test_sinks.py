@@ -12,8 +12,9 @@ from registry_project import RUN_KEY, enter_project
 from astra_core.errors import ConfigurationError
 from astra_parts.sink import Sink
 from tasks.params.schema import TrackingConfiguration
-from tasks.tracking.runs import connect, find_run
+from tasks.tracking.runs import find_run
 from tasks.tracking.sinks import FOLDER, Sinks, check_sinks, open_sinks
+from tasks.tracking.store import connect
 
 EXPERIMENT = "red-team-training"
 

@@ -7,7 +7,8 @@ from tasks.params.schema import Params
 from tasks.records.evaluation import read_evaluation
 from tasks.records.reports import read_record
 from tasks.records.training import TrainingRecord
-from tasks.tracking.runs import PARENT_TAG, PARENT_VARIABLE, connect, create_run
+from tasks.tracking.runs import PARENT_TAG, PARENT_VARIABLE, create_run
+from tasks.tracking.store import connect
 from tasks.tracking.sweeps import adopt, close_sweep, open_sweep
 
 pytestmark = pytest.mark.real

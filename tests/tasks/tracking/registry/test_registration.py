@@ -12,7 +12,7 @@ from astra_core.files import read_json, write_json
 from astra_core.models.folders import attacker_digest
 from tasks.tracking.figures import HEADLINE
 from tasks.tracking.lineage.chronicle import lineage_of
-from tasks.tracking.runs import connect
+from tasks.tracking.store import connect
 
 pytestmark = pytest.mark.real
 
