@@ -1,11 +1,11 @@
 """Whether a version loads and writes, with local weights or weights at a service."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tasks.serving.probes import write_probes
 from tasks.tracking.registry.versions import stored_package
-from tasks.tracking.store import one_line, quiet_pyfunc
+from tasks.tracking.store import one_line
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -40,25 +40,3 @@ def _ask(pointer: "ServicePointer", folder: Path) -> None:
     tokenizer = load_tokenizer(folder)
     ids = [tokenizer(text)["input_ids"] for text in _CONTEXTS]
     pointer.try_out(ids, max_tokens=_NEW_TOKENS)
-
-
-def write_probes(
-    checkpoint: Path, config: Mapping[str, Any], contexts: Sequence[str], *, max_new_tokens: int
-) -> list[str]:
-    """One probe per context, as the version would be served.
-
-    MLflow's own loader would run the code and unpickle the objects that lie beside the weights.
-    """
-    quiet_pyfunc()
-    import pandas as pd
-    from mlflow.pyfunc.model import PythonModelContext
-
-    from tasks.serving.attacker_pyfunc import AttackerModel
-
-    context = PythonModelContext(  # type: ignore[no-untyped-call]
-        {"checkpoint": str(checkpoint)}, dict(config)
-    )
-    model = AttackerModel()
-    model.load_context(context)
-    asked = pd.DataFrame({"context": list(contexts)})
-    return model.predict(context, asked, {"max_new_tokens": max_new_tokens, "seed": 0})

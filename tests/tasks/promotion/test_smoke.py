@@ -4,14 +4,14 @@ from pathlib import Path
 import pytest
 from decisions import aliases, fought, promote
 from played_service import PlayedService
-from registry_project import register, write_checkpoint, write_note, write_project
+from registry_project import register, write_note, write_project
 
 from astra_core.models.folders import attacker_digest
 from astra_parts.services.pointer import ServicePointer, leave_pointer
 from astra_parts.services.remote_trainer import RemoteTrainer
 from tasks.params.schema import Params
 from tasks.promotion.decision import promote_attacker, rollback
-from tasks.promotion.smoke import why_unusable, write_probes
+from tasks.promotion.smoke import why_unusable
 from tasks.records.receipt import RECEIPT
 from tasks.tracking.registry.versions import CHECKPOINT_DIGEST_TAG, checkpoint_folder
 from tasks.tracking.store import connect
@@ -103,12 +103,3 @@ def test_a_version_that_the_service_does_not_sample_from_is_not_promoted(version
 
     assert not decision.promoted
     assert "must load and write" in decision.summary()
-
-
-def test_a_checkpoint_writes_whatever_lies_beside_it(tmp_path):
-    folder = write_checkpoint(tmp_path / "checkpoint")
-    (folder / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'touch ran'\ntR.")
-    found = write_probes(folder, {"max_context_tokens": 16}, ["you are", "why"], max_new_tokens=3)
-
-    assert [str, str] == [type(probe) for probe in found]
-    assert all(len(probe.split()) <= 3 for probe in found)
