@@ -33,7 +33,7 @@ LOCK = $(BIN)/uv pip compile --quiet --native-tls --universal --python-version 3
 SPLIT := /^[a-z]/ { split($$1, name, "==") } FNR == NR { running[name[1]]; next } \
   /^[a-z]/ { kept = !/^(astra-red-team|torch|triton|nvidia-[a-z0-9-]+|cuda-[a-z]+)==/ && (name[1] in running) != dev } kept
 
-.PHONY: lock setup dev run demo test test-real test-all test-routes services check render bench mutants docs ui deploy
+.PHONY: lock caps setup dev run demo test test-real test-all test-routes services check render bench mutants docs ui deploy
 
 setup: $(STAMP)
 
@@ -114,6 +114,17 @@ lock: dev
 	$(LOCK) --extra ops --extra gguf -c $(VENV)/all.lock -o $(VENV)/run.lock
 	awk -v dev=0 '$(SPLIT)' $(VENV)/run.lock $(VENV)/all.lock > requirements.lock
 	awk -v dev=1 '$(SPLIT)' $(VENV)/run.lock $(VENV)/all.lock > requirements-dev.lock
+
+# Once a month: what resolves without any upper bound, where it differs from the locks. Install that in
+# an environment of its own, run `make test-real` there, and move the bounds whose reason has gone.
+caps: dev
+	install -d $(VENV)/caps/astra_core
+	cp README.md LICENSE $(VENV)/caps/ && cp astra_core/__init__.py $(VENV)/caps/astra_core/
+	sed -E '/^  "|^[a-z]+ = \["/ s/,<[0-9.]+//g' pyproject.toml > $(VENV)/caps/pyproject.toml
+	$(subst pyproject.toml,$(VENV)/caps/pyproject.toml,$(LOCK)) --extra dev -o $(VENV)/caps/new.lock
+	cat requirements.lock requirements-dev.lock | grep -oE '^[a-z0-9.-]+==[^ ;]+' | sort > $(VENV)/caps/old
+	grep -oE '^[a-z0-9.-]+==[^ ;]+' $(VENV)/caps/new.lock | sort | comm -13 $(VENV)/caps/old - \
+	  | grep -vE '^(torch|triton|nvidia-.*|cuda-.*)==' || true
 
 render: setup
 	$(BIN)/python -m tasks --render

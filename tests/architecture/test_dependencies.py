@@ -140,6 +140,20 @@ def test_what_is_locked_has_digests_and_lies_in_the_declared_ranges():
     assert [] == wrong
 
 
+def test_a_bound_closer_than_a_major_release_has_its_reason():
+    lines = (ROOT / "pyproject.toml").read_text("utf-8").splitlines()
+    close = re.compile(r'^(?:  "|\w+ = \["\w).*(?:==[\d.*]+|<(?!0\.)\d+\.\d+|<0\.18)"')
+    found = {number for number, line in enumerate(lines) if close.match(line)}
+    bare = [lines[n] for n in sorted(found) if not {n - 1, n - 2} & {*_comments(lines)}]
+
+    assert 8 < len(found)
+    assert [] == bare
+
+
+def _comments(lines):
+    return [number for number, line in enumerate(lines) if line.lstrip().startswith("#")]
+
+
 @pytest.mark.wide
 def test_the_core_trains_with_what_is_installed_for_it_alone(tmp_path):
     core = closure(PROJECT["dependencies"])
