@@ -1,4 +1,4 @@
-"""A sweep that is killed with its first point done: the same command runs only what is missing."""
+"""A sweep runs only what is missing: of what a run has made, and where it was killed."""
 
 import json
 import os
@@ -20,24 +20,21 @@ COMMAND = ["sweep", "--set", "training.training_steps=6,2", "--jobs", "1"]
 PATIENCE_S = 600.0
 
 
-def test_a_sweep_shares_stages_survives_a_kill_and_offers_the_best(tmp_path_factory):
+@pytest.mark.parametrize("is_killed", [False, pytest.param(True, marks=pytest.mark.wide)])
+def test_a_sweep_shares_stages_survives_a_kill_and_offers_the_best(tmp_path_factory, is_killed):
     folder = finished_project(tmp_path_factory).copy_to(tmp_path_factory.mktemp("sweep") / "ü b")
     shutil.rmtree(folder / "mlruns")
     for database in folder.glob("mlflow.db*"):
         database.unlink()
     before = {name: (folder / name).read_bytes() for name in ("params.yaml", "dvc.lock")}
-    first = _start(folder)
-    _wait_for(lambda: len(_results(folder)) == 1 and _logs(folder, "validation") == 2)
-    os.kill(first.pid, signal.SIGKILL)
-    first.wait()
-    _wait_for(lambda: not _working_below(folder / "sweeps"))
-    done = _results(folder)[0]
-    kept = done.read_bytes()
+    kept = _kept_by_a_kill(folder) if is_killed else []
     words = _start(folder).communicate(timeout=PATIENCE_S)[0]
 
-    assert words.count("finished     training.training_steps=6") == 1, words
+    state = "finished" if is_killed else "done    "
+    assert words.count(f"{state}     training.training_steps=6") == 1, words
     assert "done         training.training_steps=2" in words
-    assert kept == done.read_bytes()
+    assert {*kept} <= {path.read_bytes() for path in _results(folder)}
+    (done,) = [path for path in _results(folder) if "training_steps=6" in path.read_text("utf-8")]
     # Of the point that astra run had run already nothing ran again.
     log = done.with_suffix(".log").read_text("utf-8")
     # Six stages, and once more if this is the point that was registered.
@@ -50,6 +47,16 @@ def test_a_sweep_shares_stages_survives_a_kill_and_offers_the_best(tmp_path_fact
     (record,) = [json.loads(path.read_text()) for path in folder.glob("sweeps/*/sweep.json")]
     assert [1, 1] == [len(row["run_ids"]) for row in record["settings"]]
     assert all(run_id for row in record["settings"] for run_id in row["run_ids"])
+
+
+def _kept_by_a_kill(folder):
+    """The result of the first point, when the sweep is killed in the second."""
+    first = _start(folder)
+    _wait_for(lambda: len(_results(folder)) == 1 and _logs(folder, "validation") == 2)
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    _wait_for(lambda: not _working_below(folder / "sweeps"))
+    return [path.read_bytes() for path in _results(folder)]
 
 
 def _start(folder):
