@@ -115,16 +115,17 @@ lock: dev
 	awk -v dev=0 '$(SPLIT)' $(VENV)/run.lock $(VENV)/all.lock > requirements.lock
 	awk -v dev=1 '$(SPLIT)' $(VENV)/run.lock $(VENV)/all.lock > requirements-dev.lock
 
-# Once a month: what resolves without any upper bound, where it differs from the locks. Install that in
-# an environment of its own, run `make test-real` there, and move the bounds whose reason has gone.
+# Once a month: the release that each close upper bound of pyproject.toml holds back, below the one that
+# is locked. Move the bounds whose reason has gone, then `make lock` and `make test-real`.
 caps: dev
 	install -d $(VENV)/caps/astra_core
 	cp README.md LICENSE $(VENV)/caps/ && cp astra_core/__init__.py $(VENV)/caps/astra_core/
-	sed -E '/^  "|^[a-z]+ = \["/ s/,<[0-9.]+//g' pyproject.toml > $(VENV)/caps/pyproject.toml
-	$(subst pyproject.toml,$(VENV)/caps/pyproject.toml,$(LOCK)) --extra dev -o $(VENV)/caps/new.lock
-	cat requirements.lock requirements-dev.lock | grep -oE '^[a-z0-9.-]+==[^ ;]+' | sort > $(VENV)/caps/old
-	grep -oE '^[a-z0-9.-]+==[^ ;]+' $(VENV)/caps/new.lock | sort | comm -13 $(VENV)/caps/old - \
-	  | grep -vE '^(torch|triton|nvidia-.*|cuda-.*)==' || true
+	for name in $$(sed -nE 's/^  "([a-z-]+)>=[^"]*,<[0-9]+\.[0-9]+",/\1/p' pyproject.toml); do \
+	  sed -E "s/(\"$$name>=[^\",]*),<[0-9.]+/\1/" pyproject.toml > $(VENV)/caps/pyproject.toml; \
+	  cat requirements.lock requirements-dev.lock > $(VENV)/caps/new.lock; \
+	  $(subst pyproject.toml,$(VENV)/caps/pyproject.toml,$(LOCK)) --extra dev -P $$name -o $(VENV)/caps/new.lock; \
+	  grep -hoE "^$$name==[^ ;]+" requirements.lock requirements-dev.lock $(VENV)/caps/new.lock | uniq; \
+	done
 
 render: setup
 	$(BIN)/python -m tasks --render
