@@ -13,7 +13,7 @@ import sys
 import pytest
 from killer import Killer, end, leftovers, outputs, start
 from project import run_in
-from shared import finished_project
+from shared import PREPARED, finished_project
 
 from tasks.pipeline.names import STAGE_NAMES
 
@@ -23,7 +23,7 @@ NUM_KILLS = int(os.environ.get("ASTRA_KILLS", "0"))
 SEED = int(os.environ.get("ASTRA_KILL_SEED", "0"))
 STRUCK = [stage for stage in STAGE_NAMES for _ in range(NUM_KILLS)] or STAGE_NAMES[SEED % 2 :: 2]
 VICTIMS = ("stage", "dvc", "flow")
-EACH_KIND = {"rollouts": ["stage"], "training": ["dvc", "server"], "evaluation": ["flow"]}
+EACH_KIND = {"training": ["dvc", "server"], "evaluation": ["stage"], "registration": ["flow"]}
 LOST = "the Prefect server of this run must keep running"
 
 
@@ -49,6 +49,14 @@ def prepared(quiet, tmp_path):
     end(folder)
 
 
+@pytest.fixture
+def rolled_out(quiet, tmp_path):
+    """The same project before its training."""
+    folder = quiet.copy_after(tmp_path / "project", *PREPARED)
+    yield folder
+    end(folder)
+
+
 def _plan() -> dict[str, list[str]]:
     """Each victim as often as the next one, in stages that the seed chooses."""
     victims = [VICTIMS[place % len(VICTIMS)] for place in range(len(STRUCK))]
@@ -62,13 +70,13 @@ def _plan() -> dict[str, list[str]]:
     return plan
 
 
-def test_each_kind_of_process_is_killed_once_and_the_run_ends_like_a_quiet_one(quiet, prepared):
-    struck = _struck(quiet, prepared, EACH_KIND)
+def test_each_kind_of_process_is_killed_once_and_the_run_ends_like_a_quiet_one(quiet, rolled_out):
+    struck = _struck(quiet, rolled_out, EACH_KIND)
 
     # A stage that was quicker than the blow is over; one may get away.
     assert len(struck) >= 3
-    assert ("server" in struck) is (LOST in (prepared / "runs.log").read_text())
-    _assert_ended_like(quiet, prepared)
+    assert ("server" in struck) is (LOST in (rolled_out / "runs.log").read_text())
+    _assert_ended_like(quiet, rolled_out)
 
 
 @pytest.mark.wide
