@@ -74,6 +74,21 @@ def test_what_dvc_remembers_is_restored_with_a_word(project):
     assert "done" == Path("out.txt").read_text()
 
 
+@pytest.mark.wide
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"damaged")])
+def test_a_result_whose_kept_copy_is_gone_or_damaged_is_made_again(project, damage):
+    _reproduce("toy")
+    Path("out.txt").unlink()
+    for kept in Path(".dvc/cache/files/md5").glob("*/*"):
+        kept.chmod(0o600)
+        damage(kept)
+    result = _reproduce("toy")
+
+    assert (0, "worked\n", "") == (result.returncode, result.stdout, result.stderr)
+    assert "done" == Path("out.txt").read_text()
+    assert is_current("toy")
+
+
 @pytest.mark.real
 def test_a_missing_input_is_reported_by_one_line_and_not_tried_again(project):
     result = _reproduce("next")
