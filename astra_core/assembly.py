@@ -24,7 +24,6 @@ from astra_core.executors.shared import executor_of
 from astra_core.extensions.calls import plugin_call
 from astra_core.models.pretrained import device_for
 from astra_core.registry import build, resolve
-from astra_core.reward import Reward
 from astra_core.rollout import Graph, Prompt
 from astra_core.sampler import Sampler
 from astra_core.system import System
@@ -129,12 +128,6 @@ def load_system(
     return replace(system, crew=crew)
 
 
-def build_reward(reward: Choice) -> Reward:
-    """The configured reward, with an empty memory."""
-    built: Reward = build("reward", reward)
-    return built
-
-
 def build_sampler(
     rollouts: RolloutsConfiguration,
     reward: Choice,
@@ -149,7 +142,7 @@ def build_sampler(
         rollouts.sampler,
         system=system,
         prompts=prompts,
-        reward=build_reward(reward),
+        reward=build("reward", reward),
         seed=seed,
         max_failed_fraction=rollouts.max_failed_fraction,
     )
@@ -161,7 +154,7 @@ def build_evaluator(
     evaluation: EvaluationConfiguration, reward: Choice, *, prompts: Sequence[Prompt], seed: int
 ) -> Evaluator:
     """The evaluation on these prompts, with its own reward."""
-    return Evaluator(evaluation, prompts=prompts, reward=build_reward(reward), seed=seed)
+    return Evaluator(evaluation, prompts=prompts, reward=build("reward", reward), seed=seed)
 
 
 def build_trainer(

@@ -227,11 +227,6 @@ def find(kind: str, choice: Choice) -> Found:
             raise ConfigurationError(msg) from None
 
 
-def read_options(kind: str, choice: Choice) -> Any:
-    """The options of a choice; see ``find``."""
-    return find(kind, choice).options
-
-
 def build(kind: str, choice: Choice, **parts: Any) -> Any:
     """The plug-in that a choice names, constructed; see ``find`` and ``Found.build``."""
     return find(kind, choice).build(**parts)

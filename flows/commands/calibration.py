@@ -44,7 +44,7 @@ def judge_check(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare a judge with labelled replies; null is the judge of params.yaml."""
-    from astra_core.registry import read_options
+    from astra_core.registry import find
     from tasks.machine.console import quiet_libraries
     from tasks.machine.environment import set_environment
     from tasks.machine.thread_waits import set_thread_waits
@@ -57,7 +57,7 @@ def judge_check(
     set_environment(params)
     set_thread_waits(params.machine.num_threads)
     quiet_libraries()
-    read_options("scorer", choice)
+    find("scorer", choice)
     from tasks.figures.calibration import run_calibration
 
     run_calibration(

@@ -4,7 +4,7 @@ from typing import Any
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
-from astra_core.registry import read_options
+from astra_core.registry import find
 from astra_core.rollout.slots import columns_in
 from tasks.params.prompts import PromptsConfiguration
 from tasks.params.schema import Params
@@ -30,7 +30,7 @@ def check_columns(params: Params) -> None:
     Raises:
         ConfigurationError: They lack a column.
     """
-    told = getattr(read_options("target", params.system.target), "system_prompt", None)
+    told = getattr(find("target", params.system.target).options, "system_prompt", None)
     asked = {"system.target.options.system_prompt": columns_in(told or "")}
     asked |= _secrets("system.scorer", params.system.scorer)
     asked |= _secrets("evaluation.second_judge", params.evaluation.second_judge)
@@ -51,7 +51,7 @@ def _secrets(key: str, judge: Choice | None) -> dict[str, frozenset[str]]:
     """The column that each judge of secrets reads, by its key; parts of an ensemble too."""
     if judge is None or judge.name not in {"secret", "ensemble"}:
         return {}
-    options: Any = read_options("scorer", judge)
+    options: Any = find("scorer", judge).options
     if judge.name == "secret":
         return {f"{key}.options.column": frozenset({options.column})}
     found: dict[str, frozenset[str]] = {}

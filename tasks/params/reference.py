@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from astra_core.config import Choice, Section
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import nearest
-from astra_core.registry import BUILT_INS, read_options
+from astra_core.registry import BUILT_INS, find
 from tasks.params.schema import Params
 
 SCHEMA_FILE = Path("params/schema.json")
@@ -98,9 +98,9 @@ def _of_choice(
     # A left-out option of an algorithm for turns has another value than the class's own.
     bare = value.model_copy(update={"options": {}})
     try:
-        own, plain = read_options(kind, value), read_options(kind, bare)
+        own, plain = find(kind, value).options, find(kind, bare).options
     except ConfigurationError:  # an option that has no default
-        own = plain = read_options(kind, value)
+        own = plain = find(kind, value).options
     for name, option in type(own).model_fields.items():
         found = getattr(own, name), getattr(plain, name)
         yield f"{place}.options.{name}", *found, _meaning(option)

@@ -1,6 +1,6 @@
 """Whether what params.yaml asks for at once could be sampled and held."""
 
-from astra_core.registry import read_options
+from astra_core.registry import find
 from astra_core.settings.sizes import refuse_many_texts
 from tasks.params.schema import Params
 
@@ -17,7 +17,7 @@ def check_sizes(params: Params) -> None:
         (evaluation.num_rollouts,) + (1,) * (evaluation.depth - 1),
         num_responses=evaluation.num_responses,
     )
-    options = read_options("sampler", rollouts.sampler)
+    options = find("sampler", rollouts.sampler).options
     depth = getattr(options, "tree_depth", None)
     if depth is None:
         return

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.errors import ConfigurationError
-from astra_core.registry import read_options
+from astra_core.registry import find
 from tasks.params.models import ModelSource
 from tasks.params.schema import Params
 
@@ -24,7 +24,7 @@ def check_templates(params: Params) -> None:
         _try(models.attacker, attacker.format, where="system.attacker", **told)
     if system.target.name != "causal_lm":
         return
-    own = read_options("target", system.target).model_dump()
+    own = find("target", system.target).options.model_dump()
     if own["format"] != "separator":
         where = "system.target.options"
         _try(models.target, own["format"], where=where, system=own["system_prompt"])

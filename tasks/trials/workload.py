@@ -8,7 +8,7 @@ from pathlib import Path
 
 from astra_core.errors import DataError
 from astra_core.files import read_json
-from astra_core.registry import read_options
+from astra_core.registry import find
 from tasks.params.schema import Params
 from tasks.records.reports import read_record
 from tasks.records.rollout_report import RolloutsRecord
@@ -54,7 +54,7 @@ def replies_by_stage(
 
 def replies_of_a_tree(params: Params, rollouts: Path = ROLLOUTS) -> float:
     """Replies that one run of a prompt asks for; see ``replies_by_stage``."""
-    options = read_options("sampler", params.rollouts.sampler)
+    options = find("sampler", params.rollouts.sampler).options
     width, depth = getattr(options, "tree_width", 0), getattr(options, "tree_depth", 0)
     turns = float(sum(width**level for level in range(1, depth + 1)))
     if not turns:

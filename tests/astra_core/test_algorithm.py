@@ -8,7 +8,7 @@ from astra_core.algorithm import Algorithm, off_policy
 from astra_core.algorithms.dpo import DPO
 from astra_core.config import Choice, GenerationConfiguration, Section
 from astra_core.errors import ConfigurationError
-from astra_core.registry import read_options
+from astra_core.registry import find
 from astra_core.samplers.tree import TreeSampler
 from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 
@@ -82,7 +82,7 @@ def test_rollouts_make_steps():
 )
 def test_probes_of_other_probabilities_than_the_attackers_are_told(name, probe, told):
     line = off_policy(
-        read_options("algorithm", Choice(name=name)), GenerationConfiguration(**probe)
+        find("algorithm", Choice(name=name)).options, GenerationConfiguration(**probe)
     )
 
     assert (told is None) == (not line)

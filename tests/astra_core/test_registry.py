@@ -6,7 +6,7 @@ from each_row import each_row
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
-from astra_core.registry import BUILT_INS, build, read_options, resolve
+from astra_core.registry import BUILT_INS, build, find, resolve
 from astra_core.scorer import Scorer
 from astra_parts.scorers.phrases import PhraseScorer
 
@@ -17,7 +17,7 @@ JUDGES = "astra_core.scorer.Scorer or astra_core.judge.Judge"
 def test_every_built_in_is_a_class_whose_options_have_defaults_or_say_what_is_missing(kind, name):
     assert isinstance(resolve(kind, name), type)
     try:
-        read_options(kind, Choice(name=name))
+        find(kind, Choice(name=name))
     except ConfigurationError as error:
         assert "must be given" in str(error)  # noqa: PT017 - most built-ins raise nothing
 
@@ -84,12 +84,12 @@ def test_a_plugin_below_the_working_folder_is_found_however_python_was_started(t
 def test_options_are_read_by_the_plugin_itself():
     choice = Choice(name="phrases", options={"phrases": ["rude"]})
 
-    assert read_options("scorer", choice) == PhraseScorer.Options(phrases=("rude",))
+    assert find("scorer", choice).options == PhraseScorer.Options(phrases=("rude",))
 
 
 def test_an_unknown_option_names_the_plugin():
     with pytest.raises(ConfigurationError, match=r"optimizer 'adamw' options\.beta is not a known"):
-        read_options("optimizer", Choice(name="adamw", options={"beta": 0.9}))
+        find("optimizer", Choice(name="adamw", options={"beta": 0.9}))
 
 
 def test_a_plugin_without_options_takes_none(tmp_path, monkeypatch):
@@ -102,10 +102,10 @@ def test_a_plugin_without_options_takes_none(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "my_plugin", raising=False)
 
-    assert read_options("scorer", Choice(name="my_plugin:Mine")) == Scorer.Options()
+    assert find("scorer", Choice(name="my_plugin:Mine")).options == Scorer.Options()
     assert build("scorer", Choice(name="my_plugin:Mine"), size=3).size == 3
     with pytest.raises(ConfigurationError, match="not a known key"):
-        read_options("scorer", Choice(name="my_plugin:Mine", options={"x": 1}))
+        find("scorer", Choice(name="my_plugin:Mine", options={"x": 1}))
 
 
 @each_row(

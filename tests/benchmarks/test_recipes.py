@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from each_row import each_row
 
-from astra_core.registry import read_options
+from astra_core.registry import find
 from benchmarks.recipes import DEFAULT, RECIPES
 from flows.settings import planned_params
 
@@ -70,7 +70,7 @@ def test_a_recipe_pays_for_rare_successes():
 )
 def test_a_recipe_leaves_terms_of_the_default_reward_out(name, left_out):
     (_, default), (_, params) = planned(DEFAULT), planned(name)
-    before, found = (read_options("reward", own.reward).model_dump() for own in (default, params))
+    before, found = (find("reward", own.reward).options.model_dump() for own in (default, params))
 
     assert left_out == {key for key, value in found.items() if value != before[key]}
     assert {0.0} == {found[key] for key in left_out}

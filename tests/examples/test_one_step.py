@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from astra_core.algorithms.dpo import DPO
-from astra_core.assembly import build_reward, build_sampler
+from astra_core.assembly import build_sampler
 from astra_core.config import EvaluationConfiguration
 from astra_core.evaluator import Evaluator
+from astra_core.registry import build
 from astra_core.rollout import Prompt
 from astra_core.system import System
 from astra_core.training.distribution.distributed import World
@@ -72,7 +73,7 @@ def test_its_tokens_and_success_are_those_of_the_library(walk, params, sampler, 
     config = EvaluationConfiguration(
         num_rollouts=walk.EVALUATION_WIDTHS[0], depth=2, num_responses=1, threshold=walk.THRESHOLD
     )
-    reward, seed = build_reward(params.reward), walk.SEED
+    reward, seed = build("reward", params.reward), walk.SEED
     found = Evaluator(config, prompts=sampler.prompts, reward=reward, seed=seed)
     rate = found.evaluate(sampler.system).intervals["attack_success_rate"].value
 

@@ -19,7 +19,7 @@ from astra_core.config import (
     TrainingConfiguration,
 )
 from astra_core.errors import ConfigurationError, TrainingError
-from astra_core.registry import BUILT_INS, build, read_options, resolve
+from astra_core.registry import BUILT_INS, build, find, resolve
 from astra_core.samplers.tree import TreeSampler
 from astra_parts.algorithms.grpo import GRPO
 from astra_parts.testing import tiny_system
@@ -207,8 +207,8 @@ OF_TURNS = {
 
 @each_row("name", sorted(BUILT_INS["algorithm"]))
 def test_defaults_for_turns_are_those_of_the_class_and_differ_from_the_published(name):
-    published = read_options("algorithm", AlgorithmChoice(name=name)).model_dump()
-    of_turns = read_options("algorithm", AlgorithmChoice(name=name, defaults="turns")).model_dump()
+    published = find("algorithm", AlgorithmChoice(name=name)).options.model_dump()
+    of_turns = find("algorithm", AlgorithmChoice(name=name, defaults="turns")).options.model_dump()
 
     assert published == resolve("algorithm", name).Options().model_dump()
     assert OF_TURNS.get(name, {}) == {
@@ -218,7 +218,7 @@ def test_defaults_for_turns_are_those_of_the_class_and_differ_from_the_published
 
 def test_an_option_that_is_given_comes_before_either_default():
     given = {"beta": 0.7, "backup": "none"}
-    found = read_options("algorithm", AlgorithmChoice(name="dpo", defaults="turns", options=given))
+    found = find("algorithm", AlgorithmChoice(name="dpo", defaults="turns", options=given)).options
 
     assert (0.7, "none", "visits") == (found.beta, found.backup, found.turn_weights)
 
@@ -227,13 +227,13 @@ def test_an_option_that_does_not_go_with_the_defaults_for_turns_is_refused_in_on
     choice = AlgorithmChoice(name="dpo", defaults="turns", options={"loss": "aot"})
 
     with pytest.raises(ConfigurationError, match="turn_weights") as refused:
-        read_options("algorithm", choice)
+        find("algorithm", choice)
     assert str(refused.value).endswith(
         "'turn_weights': 'visits', 'beta': 0.2}: set 'defaults: published'"
     )
     assert 1 == len(str(refused.value).splitlines())
     with pytest.raises(ConfigurationError, match="is not a known key") as refused:
-        read_options("algorithm", choice.model_copy(update={"options": {"betta": 1.0}}))
+        find("algorithm", choice.model_copy(update={"options": {"betta": 1.0}}))
     assert "published" not in str(refused.value)
 
 

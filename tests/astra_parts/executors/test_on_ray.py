@@ -20,7 +20,7 @@ from astra_core.config import (
 )
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.executor import shown_by
-from astra_core.registry import read_options
+from astra_core.registry import find
 from astra_core.sampler import rolled_out
 from astra_parts.executors.on_ray import LOOPBACK, SETTINGS, RayExecutor
 from astra_parts.testing import check_executor, tiny_language_model, tiny_prompts
@@ -45,7 +45,7 @@ def test_without_a_cluster_there_is_work_for_none():
 
 def test_an_unknown_option_is_refused():
     with pytest.raises(ConfigurationError, match="addres"):
-        read_options("executor", Choice(name="ray", options={"addres": "a:1"}))
+        find("executor", Choice(name="ray", options={"addres": "a:1"}))
 
 
 @pytest.fixture

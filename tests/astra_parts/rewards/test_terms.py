@@ -10,7 +10,7 @@ from tiny_training import assert_same_state, configured, trainer_of, weights_of
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError, PluginError
-from astra_core.registry import build, read_options
+from astra_core.registry import build, find
 from astra_core.reward import ALL_SIGNALS
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Prompt
@@ -225,7 +225,7 @@ def test_a_resumed_run_ends_with_the_same_bytes_and_needs_the_state_of_its_rewar
 )
 def test_a_mistake_is_one_line_before_anything_is_built(record, message):
     with pytest.raises(ConfigurationError, match=message) as refused:
-        read_options("reward", Choice(name="terms", options=record))
+        find("reward", Choice(name="terms", options=record))
     assert "\n" not in str(refused.value)
 
 

@@ -6,7 +6,7 @@ from each_row import each_row
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
-from astra_core.registry import build, read_options
+from astra_core.registry import build, find
 from astra_core.training.resume.state import as_json, from_json
 
 ARGUMENTS = {
@@ -92,6 +92,6 @@ def test_a_cosine_ends_where_it_is_set_to():
 def test_what_torch_would_refuse_is_refused_before_any_weights_load(kind, arguments, said):
     options = {"kind": kind, "arguments": arguments}
     with pytest.raises(ConfigurationError, match=said) as refused:
-        read_options("schedule", Choice(name="torch", options=options))
+        find("schedule", Choice(name="torch", options=options))
 
     assert 1 == len(str(refused.value).splitlines())

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from calibrated_judge import calibration
 
-from astra_core.assembly import build_reward
 from astra_core.config import Choice, EvaluationConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.evaluator import Evaluator
+from astra_core.registry import build
 from astra_parts.metrics.detection import Confusion
 from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts
 from tasks.figures.belief import Believer
@@ -54,7 +54,7 @@ def evaluated(rate, *, evaluation, seed=0, text="a bad reply"):
     evaluator = Evaluator(
         evaluation,
         prompts=tiny_prompts(NUM_PROMPTS),
-        reward=build_reward(Choice(name="adversarial")),
+        reward=build("reward", Choice(name="adversarial")),
         seed=0,
     )
     return evaluator.judged(graphs), float(truth.any(axis=2).mean()), float(truth.mean())
@@ -243,7 +243,7 @@ def test_what_nobody_judged_is_left_out(calibrated):
     evaluator = Evaluator(
         evaluation,
         prompts=tiny_prompts(NUM_PROMPTS),
-        reward=build_reward(Choice(name="adversarial")),
+        reward=build("reward", Choice(name="adversarial")),
         seed=0,
     )
     asked = Believer.of(evaluation, seed=0)

@@ -100,11 +100,11 @@ def _rolled_out():
 
 @each_row("name", BUILT_INS["reward"])
 def test_the_parts_of_a_reward_are_logged_and_add_up_to_it(name):
-    from astra_core.assembly import build_reward
     from astra_core.config import Choice
+    from astra_core.registry import build
     from astra_core.reward import rewarded
 
-    reward = build_reward(Choice(name=name))
+    reward = build("reward", Choice(name=name))
     graphs = rewarded(reward, _rolled_out())
     nodes = [node for graph in graphs for node in graph.nodes()]
     logged = reward.remember(graphs)
