@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
@@ -226,7 +227,7 @@ def _overlaid(old: Any, new: Mapping[str, Any], place: str) -> Iterator[str]:
         if both and "name" not in value:
             yield from _overlaid(before, value, f"{place}{key}.")
         elif before != value:
-            old[key] = value
+            old[key] = _quoted(value)
             yield f"{place}{key}"
 
 
@@ -243,9 +244,20 @@ def _assign(record: Any, assignment: str, yaml: YAML) -> str | None:
     old = owner.get(last)
     if last in owner and old == value and isinstance(old, bool) == isinstance(value, bool):
         return None
-    shown = _shown(old, yaml) if last in owner else "not set"
-    owner[last] = value
-    return f"{key}: {shown} -> {_shown(value, yaml)}"
+    told = f"{_shown(old, yaml) if last in owner else 'not set'} -> {_shown(value, yaml)}"
+    owner[last] = _quoted(value)
+    return f"{key}: {told}"
+
+
+def _quoted(value: Any) -> Any:
+    """The value with quotes around texts with a colon: DVC's parser asks for them in brackets."""
+    if isinstance(value, dict):
+        value |= {key: _quoted(own) for key, own in value.items()}
+    elif isinstance(value, list):
+        value[:] = map(_quoted, value)
+    elif type(value) is str and ":" in value:
+        return DoubleQuotedScalarString(value)
+    return value
 
 
 def _round_trip_yaml() -> YAML:

@@ -104,6 +104,8 @@ def reason_of(error: Exception) -> str:
     words = str(getattr(error, "problem", "") or error or type(error).__name__)
     # The parser goes on to say how a program could allow a repeated key.
     words = shortened(words.partition("To suppress this check")[0], limit=_REASON_LIMIT)
+    if words == "found unexpected ':'":
+        words += " where a text with a colon needs quotes"
     mark = getattr(error, "problem_mark", None)
     return words if mark is None else f"{words} (line {mark.line + 1})"
 

@@ -17,6 +17,7 @@ LOCAL = (
     ("a repeated section", "seed: 1\ntraining: {}\ntraining: {}\n", "duplicate key"),
     ("an open bracket", "seed: [1\n", "(line 2)"),
     ("an open quote", 'seed: "1\n', "must be YAML"),
+    ("a colon in brackets", "system: {scorer: {name: a.py:B}}\n", "needs quotes (line 1)"),
     ("a tab", "training:\n\tlr: 1\n", "(line 2)"),
     ("a wrong indent", "training:\n  lr: 1\n epochs: 2\n", "(line 3)"),
     ("marks of a merge", "<<<<<<< HEAD\nseed: 1\n=======\nseed: 2\n>>>>>>> x\n", "must be YAML"),

@@ -94,6 +94,7 @@ def test_null_is_written_as_null(params):
         "Ask #1: say it",
         "Say what #1 says",
         "Begin with it: [now",
+        "Say:this",
     ],
 )
 def test_a_sentence_is_read_as_text_and_quoted_where_yaml_needs_it(params, text):
