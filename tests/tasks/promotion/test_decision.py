@@ -23,6 +23,7 @@ from astra_core.rollout import Prompt
 from tasks.machine.scratch import SCRATCH
 from tasks.promotion.decision import promote_attacker
 from tasks.tracking.errors import StoreError, TrackingError
+from tasks.tracking.lineage.chronicle import version_summaries
 from tasks.tracking.store import connect
 
 pytestmark = pytest.mark.real
@@ -84,6 +85,22 @@ def test_a_better_candidate_replaces_the_champion_and_no_folder_is_left(
     assert decision.previous_version == "1"
     assert pytest.approx(0.3) == decision.comparison.gain
     assert [] == [*tmp_path.iterdir(), *SCRATCH.iterdir()]
+
+
+@pytest.mark.wide
+def test_a_month_of_nights_ends_with_a_readable_history(championed):
+    rates = {night: 1.0 if night == 20 else 0.6 for night in range(30)}
+    for night in range(1, 30):
+        register_another(championed, night, rate=rates[night])
+        promote(evaluate=fought(rates))
+
+    month = version_summaries(connect(), "attacker")
+    assert [str(number) for number in range(30, 0, -1)] == [each.version for each in month]
+    promoted = {each.version for each in month if each.decision == "promoted"}
+    assert {"1", "21"} == promoted
+    assert {"refused"} == {each.decision for each in month if each.version not in promoted}
+    assert all("in duel" in each.reasons for each in month)
+    assert {"candidate": "30", "champion": "21", "previous": "1"} == aliases()
 
 
 def test_a_worse_candidate_leaves_the_champion(championed):
