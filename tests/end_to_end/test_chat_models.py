@@ -48,16 +48,18 @@ def attacked(tmp_path_factory):
 
 # The demonstration's preset, with little to do. Tiny models say no secret, so there is no signal.
 DEMO = (
+    "system.attacker.instruction='Asked: {prompt} Written:'",  # its list is long, a byte a token
     "system.max_context_tokens=450",
     "system.probe.max_new_tokens=8",
     "system.response.max_new_tokens=8",
     "rollouts.num_prompts=3",
+    "rollouts.sampler.options.tree_width=2",
     "training.training_steps=2",
     "training.num_episodes_per_experience=2",
     "training.require_signal=false",
-    "training.keep=last",
     "evaluation.num_prompts=6",
     "evaluation.num_training_prompts=2",
+    "evaluation.num_rollouts=1",
     "promotion.min_prompts=2",
 )
 
