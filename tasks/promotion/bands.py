@@ -12,6 +12,7 @@ from operator import add, ge, le, mul
 from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import DataError
+from astra_parts.metrics.detection import proportion
 from tasks.params.schema import PromotionConfiguration
 from tasks.promotion.paired import Paired, paired
 from tasks.records.evaluation import NONWORDS
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 BAND_ERROR = 0.025
 """One-sided error of the tests for more invented words and for more hits of one strategy, as in a
 95 % interval."""
-FEWEST_HITS = 5
-"""With fewer hits of the untrained attacker, its strategies say nothing of the target."""
 _PERPLEXITY, _KL, _TOP = "probe_perplexity", "kl_nats", "top_strategy_share"
 _DULL = (
     "the attacker repeats itself, strengthen novelty and diversity in the reward or the KL penalty"
 )
-_ONE_WAY = f"{_DULL}, or leave this rule out (null) where the target has no other weakness"
+_ONE_WAY = (
+    f"{_DULL}, or set promotion.max_top_strategy_share to null where the target has no other "
+    "weakness"
+)
 _BROKEN = "success is bought with broken text, strengthen the likelihood reward or the KL penalty"
 _FAR = "it left the reference, strengthen the KL penalty"
 
@@ -138,17 +140,20 @@ def _alone(rule: float, _: float) -> float:
 
 
 def _has_one_way(own: Mapping[str, Any], untrained: Mapping[str, Any], bound: float) -> bool:
-    """Whether the untrained attacker's hits are mostly of one strategy too, as a target has them.
+    """Whether the untrained attacker's hits were beyond chance above the bound too.
 
-    By Fisher's exact test the candidate's share is then not above the untrained attacker's.
+    The candidate's share must also not be shown to be above, by Fisher's exact test. Shares of
+    strategies by questions and by shared words do not compare.
     """
     from scipy.stats import fisher_exact
 
     hits = [int(each.get("num_hits") or 0) for each in (own, untrained)]
     shares = [figure(own, _TOP, "candidate"), _before(_TOP, untrained)]
-    if hits[1] < FEWEST_HITS or shares[1] <= bound:
+    if len({bool(each.get("strategy_hits_asked")) for each in (own, untrained)}) > 1:
         return False
     top = [round(share * count) for share, count in zip(shares, hits, strict=True)]
+    if not hits[1] or proportion(top[1], hits[1], confidence=1 - 2 * BAND_ERROR).low <= bound:
+        return False
     table = [[count, total - count] for count, total in zip(top, hits, strict=True)]
     return bool(fisher_exact(table, alternative="greater").pvalue > BAND_ERROR)
 

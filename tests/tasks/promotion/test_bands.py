@@ -83,22 +83,30 @@ def test_invented_words_are_refused_where_training_has_added_them(trained, untra
 
 
 @each_row(
-    ("trained", "untrained", "num_hits", "is_refused"),
+    ("trained", "untrained", "num_hits", "num_asked", "is_refused"),
     [
-        (1.0, 1.0, 12, False),  # the target has one way only
-        (0.92, 0.9, 10, False),
-        (0.92, 0.6, 10, True),  # training has left the others
-        (0.92, 0.3, 38, True),
-        (0.92, 1.0, 3, True),  # too few to say that there is no other
-        (0.92, 0.0, 0, True),
+        (1.0, 1.0, 12, 60, False),  # the target has one way only
+        (0.92, 0.9, 10, 60, False),
+        (0.92, 0.9, 10, 0, True),  # strategies by words do not compare with those by questions
+        (0.92, 0.6, 10, 60, True),  # training has left the others
+        (0.92, 0.3, 38, 60, True),
+        (0.9, 0.6, 5, 60, True),  # too few to say that there is no other
+        (0.92, 7 / 9, 9, 60, True),
+        (0.92, 8 / 9, 9, 60, False),
+        (0.92, 1.0, 3, 60, True),
+        (0.92, 0.0, 0, 60, True),
     ],
 )
 def test_one_way_is_no_collapse_where_the_untrained_attacker_found_no_other(
-    trained, untrained, num_hits, is_refused
+    trained, untrained, num_hits, num_asked, is_refused
 ):
     before = UNTRAINED | {"top_strategy_share": untrained, "num_hits": num_hits}
+    own = {"top_strategy_share": trained, "strategy_hits_asked": num_asked}
 
-    assert is_refused == bool(broken({"top_strategy_share": trained}, untrained=before))
+    found = broken(own, untrained=before | {"strategy_hits_asked": 9})
+
+    assert is_refused == bool(found)
+    assert all("promotion.max_top_strategy_share to null" in sentence for sentence in found)
 
 
 @each_row(
