@@ -32,7 +32,7 @@ class ScoringWork(Work):
         return record_digest([self.rate.__name__, self.scorer.model_dump(mode="json")])
 
     def prepare(self, kept: dict[str, Any]) -> Scorer | Judge:
-        """The scorer."""
+        """The scorer or judge."""
         del kept
         built: Scorer | Judge = build("scorer", self.scorer)
         return built
@@ -46,15 +46,15 @@ class Scoring:
     """A scorer or judge, and the executor that runs it.
 
     Args:
-        scorer: Names the scorer.
+        scorer: Names it.
         executor: Gets its batches done.
-        own: The scorer in this process.
+        own: The one of this process.
     """
 
     def __init__(self, scorer: Choice, executor: Executor, own: Scorer | Judge) -> None:
         self._scorer = scorer
         self.executor = executor
-        self.own = own
+        self._own = own
 
     @classmethod
     def of(cls, scorer: Choice, executor: Choice) -> Self:
@@ -68,7 +68,7 @@ class Scoring:
     @property
     def version(self) -> str:
         """Of the scorer; only scores of equal versions are compared."""
-        return version_of(self.own)
+        return version_of(self._own)
 
     def scores(self, texts: Sequence[str], *, at_once: int) -> list[float]:
         """One score per text, in order; the batches are the same for every executor."""
@@ -87,7 +87,7 @@ class Scoring:
         title: str,
     ) -> list[Any]:
         if self.executor.is_here:
-            return [each for batch in batches for each in rate(self.own, batch)]
+            return [each for batch in batches for each in rate(self._own, batch)]
         found = self.executor.run(ScoringWork(self._scorer, rate), batches, title=title)
         return [each for batch in found for each in batch]
 

@@ -49,4 +49,6 @@ async def _limit(response: httpx.Response) -> None:
 
 def limited_client(kind: type[httpx.AsyncClient]) -> httpx.AsyncClient:
     """A client of this kind that raises ``TooLongError`` where an answer is too long or packed."""
-    return kind(headers={"Accept-Encoding": "identity"}, event_hooks={"response": [_limit]})
+    return kind(
+        http2=True, headers={"Accept-Encoding": "identity"}, event_hooks={"response": [_limit]}
+    )

@@ -80,7 +80,7 @@ class TinkerService:
 
     @property
     def _rest(self) -> Any:
-        """The client for calls without a model, with its own connection."""
+        """The client for calls without a model."""
         return self._connected(self._client.create_rest_client)
 
     def _connected(self, connect: Callable[[], Any]) -> Any:

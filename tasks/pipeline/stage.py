@@ -138,7 +138,8 @@ def stage(*, name: str | None = None, is_parallel: bool = False) -> Callable[[Fu
 
     def describe(function: Function) -> Function:
         first, files_class = _classes(function)
-        prepare = getattr(first, "of", None)
+        takes_setup = "setup" in inspect.signature(function).parameters
+        prepare = first.of if takes_setup else None
         params_class = get_type_hints(prepare)["params"] if prepare else first
         where = f"stage function {function.__name__}"
         paths = _checked_files(files_class, where)
@@ -174,8 +175,12 @@ def _classes(function: Callable[..., Any]) -> tuple[type[Any], type[Any]]:
     if [*found] not in (["params", "files"], ["setup", "files"]):
         msg = (
             f"{where} must take params and files, got {[*found]}; "
-            "write (params: SomeParams, files: SomeFiles = SomeFiles())"
+            "write (params: SomeParams, files: SomeFiles = SomeFiles()), or setup: SomeSetup with "
+            "SomeSetup.of(params: SomeParams, files: SomeFiles)"
         )
+        raise ConfigurationError(msg)
+    if "setup" in found and not hasattr(hints.get("setup"), "of"):
+        msg = f"{where}: 'setup' must have of(params, files), got {hints.get('setup')}; write it"
         raise ConfigurationError(msg)
     for name in found:
         if not _is_frozen(hints.get(name)):

@@ -176,11 +176,11 @@ def _sinks(params: TrainingParams, run: TrainingRun, trainer: "Trainer") -> "Sin
 def _recorded(setup: TrainingSetup, steps: Path) -> None:
     """Trains, and records every update in a journal, in the sinks and in a table."""
     trainer, log = setup.trainer, setup.log
-    journal = Journal(setup.run.folder / JOURNAL, last_step=trainer.progress.step)
-    # What a killed try did not send; each sink leaves out what it has.
-    for row in journal.rows():
-        log.log_step(row, row["step"])
     try:
+        journal = Journal(setup.run.folder / JOURNAL, last_step=trainer.progress.step)
+        # What a killed try did not send; each sink leaves out what it has.
+        for row in journal.rows():
+            log.log_step(row, row["step"])
         _drive(trainer, journal, log)
     except BaseException:
         log.finish("FAILED")

@@ -117,6 +117,12 @@ def test_a_mean_of_several_replies_is_not_corrected(calibrated):
     assert asked.belief(found, found).corrected_lift is None
 
 
+def test_intervals_are_drawn_as_params_say():
+    asked = Believer.of(settings(num_resamples=77, confidence=0.9), seed=5)
+
+    assert {"num_resamples": 77, "confidence": 0.9, "seed": 5} == asked.bootstrap
+
+
 def test_a_calibration_of_another_judge_is_refused_in_one_line(calibrated):
     asked = Believer.of(settings(calibration=calibrated), seed=0)
 
