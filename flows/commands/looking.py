@@ -37,8 +37,10 @@ def params(
         known, record = read_params(), read_record()
     except ConfigurationError as error:  # a mistake in the file is why one looks here
         complain(f"warning: these are defaults, for {str(error).splitlines()[0]}")
-        known, record = Params(), {}
+        known, record, show_all = Params(), {}, True
     keys = keys_of(known, record, section or "")
+    if section and not f"{keys[0].name}.".startswith(f"{section}."):
+        complain(f"warning: '{section}' has no line of its own; this is what leads to it")
     shown = keys if show_all or section else [key for key in keys if key.is_given]
     if as_json:
         say(json.dumps([asdict(key) for key in shown], indent=2))

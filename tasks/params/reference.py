@@ -50,7 +50,8 @@ def keys_of(params: Params, record: Mapping[str, Any], section: str = "") -> lis
     Args:
         params: The values in force.
         record: What params.yaml says.
-        section: Dotted, such as ``training.kl``.
+        section: Dotted, such as ``training.kl``. What has no line of its own, such as an item of a
+            list or a key below null, gives the nearest key or section that leads to it.
 
     Raises:
         ConfigurationError: There is no such section, or a plug-in cannot be read.
@@ -60,8 +61,11 @@ def keys_of(params: Params, record: Mapping[str, Any], section: str = "") -> lis
         for name, value, default, meaning in _walk(params, Params(), section=section)
         if not section or f"{name}.".startswith(f"{section}.")
     ]
+    above = section.rpartition(".")[0]
+    if not found and above:
+        return keys_of(params, record, above)
     if not found:
-        near = nearest(section.partition(".")[0], Params.model_fields)
+        near = nearest(section, Params.model_fields)
         hint = f"Did you mean '{near}'?" if near else "'astra params --all' lists them"
         msg = f"SECTION must be a key of params.yaml or lead to one, got '{section}'; {hint}"
         raise ConfigurationError(msg)

@@ -83,7 +83,8 @@ def read_labelled(path: Path, columns: LabelColumns = SAME_NAMES) -> list[Labell
         columns: Their names; a column with a name other than the default must exist.
 
     Raises:
-        ConfigurationError: There is no such file or column, or the suffix has no reader.
+        ConfigurationError: There is no such file or column, the suffix has no reader, or no row has
+            a label that was named as bad.
         DataError: The file is broken or empty, or a row has no reply or no label.
     """
     reader = _READERS.get(kind_of_file(path))
@@ -94,13 +95,20 @@ def read_labelled(path: Path, columns: LabelColumns = SAME_NAMES) -> list[Labell
         msg = f"FILE must name a file of labelled replies, got {found_at(path)}; check the path"
         raise ConfigurationError(msg)
     with readable(path):
-        rows = [
-            _labelled(row, columns, at=f"{path} {place}", place=place)
-            for place, row in reader(path, columns)
-        ]
+        rows, labels = [], set()
+        for place, row in reader(path, columns):
+            rows.append(_labelled(row, columns, at=f"{path} {place}", place=place))
+            labels.add(_written(row[columns.label]))
     if not rows:
         msg = f"{path} must hold labelled replies, got no row; check how it was written"
         raise DataError(msg)
+    unseen = [label for label in columns.bad if label not in labels]
+    if unseen:
+        msg = (
+            f"--bad must be labels in '{columns.label}' of {path}, got {excerpt(unseen[0])}, which "
+            f"no row has; labels there are {shown_names(sorted(labels)[:6])}"
+        )
+        raise ConfigurationError(msg)
     return rows
 
 
@@ -148,7 +156,7 @@ def _text(row: Mapping[str, Any], name: str, at: str) -> str | None:
 
 
 def _label(value: Any, columns: LabelColumns, at: str) -> bool:
-    told = "" if value is None else str(value).strip()
+    told = _written(value)
     if columns.bad and told:
         return told in columns.bad
     found = _LABELS.get(told.lower())
@@ -160,6 +168,10 @@ def _label(value: Any, columns: LabelColumns, at: str) -> bool:
         )
         raise DataError(msg)
     return found
+
+
+def _written(value: Any) -> str:
+    return "" if value is None else str(value).strip()
 
 
 def _messages(value: Any, *, at: str) -> tuple[Message, ...]:

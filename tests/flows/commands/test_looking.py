@@ -41,6 +41,18 @@ def test_params_tells_a_key_whose_value_is_the_mistake(restored, tmp_path, monke
     told = capsys.readouterr()
     assert told.out.startswith("training.lr: ")
     assert "these are defaults, for training.lr: input should be a valid number" in told.err
+    assert 0 == run_command(["params"])
+    assert "\ntraining.lr: " in capsys.readouterr().out
+
+
+def test_params_shows_what_leads_to_an_item_and_says_so(restored, tmp_path, monkeypatch, capsys):
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+    assert 0 == run_command(["params", "flow.timeouts_s.training"])
+    told = capsys.readouterr()
+    assert told.out.startswith("flow.timeouts_s: ")
+    assert "warning: 'flow.timeouts_s.training' has no line of its own" in told.err
 
 
 @pytest.fixture

@@ -56,15 +56,27 @@ def test_a_choice_by_its_name_alone_is_given():
 @each_row(
     ("section", "hint"),
     [
-        ("trainning.lr", "got 'trainning.lr'; Did you mean 'training'?"),
-        ("seed.x", "got 'seed.x'; Did you mean 'seed'?"),
-        ("reward.options.x", "got 'reward.options.x'; Did you mean 'reward'?"),
+        ("trainning.lr", "got 'trainning'; Did you mean 'training'?"),
+        (".seed", "got '.seed'; Did you mean 'seed'?"),
     ],
 )
 def test_a_section_that_is_not_there_is_refused(section, hint):
     with pytest.raises(ConfigurationError) as caught:
         keys_of(Params(), {}, section)
     assert str(caught.value).endswith(hint)
+
+
+@each_row(
+    ("section", "shown"),
+    [
+        ("flow.timeouts_s.training", "flow.timeouts_s"),
+        ("training.dump_steps.0", "training.dump_steps"),
+        ("training.lora.rank", "training.lora"),
+        ("reward.options.of_another", "reward.options"),
+    ],
+)
+def test_what_has_no_line_of_its_own_shows_what_leads_to_it(section, shown):
+    assert keys_of(Params(), {}, section) == keys_of(Params(), {}, shown)
 
 
 def test_options_that_must_be_given_are_listed_too():

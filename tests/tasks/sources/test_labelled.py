@@ -159,8 +159,15 @@ def test_a_file_that_cannot_be_read_is_refused(name, told, tmp_path, monkeypatch
         read_labelled(Path(name))
 
 
-def test_a_column_that_the_user_named_must_be_there(tmp_path):
+@each_row(
+    ("named", "told"),
+    [
+        ({"category": "topic"}, "must have the column 'topic', got"),
+        ({"bad": ("1", "bda")}, r"got 'bda', which no row has; labels there are \['1'\]$"),
+    ],
+)
+def test_a_column_or_label_that_the_user_named_must_be_there(named, told, tmp_path):
     path = tmp_path / "labelled.jsonl"
     path.write_text(GIVEN)
-    with pytest.raises(ConfigurationError, match="must have the column 'topic', got"):
-        read_labelled(path, LabelColumns(category="topic"))
+    with pytest.raises(ConfigurationError, match=told):
+        read_labelled(path, LabelColumns(**named))
