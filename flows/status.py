@@ -9,7 +9,8 @@ from flows.registry import alias_versions, files_are_there, why_unregistered
 from tasks.machine.console import quiet_libraries
 from tasks.params.schema import read_params
 from tasks.pipeline.names import STAGE_NAMES
-from tasks.pipeline.reproduction import changes
+from tasks.pipeline.order import SCRIPT, outdated
+from tasks.pipeline.reproduction import NOT_MADE, changes
 from tasks.records.receipt import RECEIPT
 from tasks.tracking.database.store_check import has_store
 from tasks.tracking.errors import TrackingError
@@ -22,7 +23,7 @@ def status_lines() -> list[str]:
     quiet_libraries()
     model = read_params().registration.model_name
     versions, away = _aliases(model)
-    changed = changes() if away else changed_stages()
+    changed = _changes() if away else changed_stages()
     lines = [stage_line(name, changed.get(name, [])) for name in STAGE_NAMES]
     if away:
         # Whether there is a champion is unknown, which differs from none.
@@ -35,7 +36,7 @@ def status_record() -> dict[str, Any]:
     """The same as JSON: reasons by stage (none: up to date), version by alias (None: unknown)."""
     quiet_libraries()
     versions, away = _aliases(read_params().registration.model_name)
-    changed = changes() if away else changed_stages()
+    changed = _changes() if away else changed_stages()
     stages = {name: changed.get(name, []) for name in STAGE_NAMES}
     return {"stages": stages, "aliases": None if away else versions}
 
@@ -54,7 +55,7 @@ def changed_stages() -> dict[str, list[str]]:
     Raises:
         ConfigurationError: The folder is no DVC project, or another process works here.
     """
-    found = changes()
+    found = _changes()
     # A look makes no store. One that is gone, though a receipt names a version in it, is told where
     # the aliases are read, with the advice to restore it.
     if "registration" not in found and (has_store() or not RECEIPT.is_file()):
@@ -62,6 +63,16 @@ def changed_stages() -> dict[str, list[str]]:
         with suppress(TrackingError, DiskFullError):
             if reason := why_unregistered():
                 found["registration"] = [reason]
+    return found
+
+
+def _changes() -> dict[str, list[str]]:
+    """What DVC finds changed, and the code of a project that has it installed."""
+    found = changes()
+    if SCRIPT.is_file():
+        for name, why in outdated(read_params()):
+            if found.get(name) != [NOT_MADE]:
+                found.setdefault(name, []).append(why)
     return found
 
 

@@ -1,18 +1,19 @@
 """``astra init``, a new project in its own folder, and ``astra import``, a model for it."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-_FILES = (
-    *("params.yaml", "requirements.lock", "requirements-torch.lock"),
-    *(".dvc/config", ".dvcignore", ".gitignore"),
-)
+_LOCKS = ("requirements.lock", "requirements-torch.lock")
+_FILES = ("params.yaml", *_LOCKS, ".dvc/config", ".dvcignore", ".gitignore")
+_PACKAGE = "astra-red-team"
 _README = """\
 # {name}
 
-A red-team project of Astra. `requirements.txt` names the version that it uses. In a clone:
+A red-team project of Astra. `requirements.txt` names the Astra that it uses, a folder of this
+machine if it was installed from one: for others, put a git address there. In a clone:
 
     python3 -m venv .venv
     .venv/bin/pip install --no-deps --require-hashes -r requirements.lock
@@ -20,8 +21,8 @@ A red-team project of Astra. `requirements.txt` names the version that it uses. 
     .venv/bin/astra run
 
 `params.yaml` says what is run (`astra params --all` explains every key), `plugins/` has parts of
-your own, `prefect.yaml` the schedules of `astra deploy`. After an upgrade: `astra migrate`, then
-`astra run`, which runs again what the new code decides. Commit `dvc.lock` with `params.yaml`.
+your own, `prefect.yaml` the schedules of `astra deploy`. Commit `dvc.lock` with `params.yaml`.
+`docs/...` in texts here is in Astra's own source; `docs/upgrading.md` is about upgrades.
 """
 
 
@@ -44,12 +45,13 @@ def init(
     place = folder.absolute()
     try:
         _check(place, prompts)
+        origin = _origin()
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         got = f"{excerpt(str(folder))}: {error.strerror}"
         msg = f"FOLDER must be a folder that can be made, got {got}; name another"
         raise ConfigurationError(msg) from None
-    _fill(place)
+    _fill(place, origin)
     kept = Path("prompts") / prompts.name if prompts is not None else None
     if prompts is not None and kept is not None:
         _copy(prompts, place / kept)
@@ -69,16 +71,65 @@ def library() -> Path:
     Raises:
         ConfigurationError: Neither has them.
     """
-    import sys
+    from importlib.metadata import distributions
 
     from astra_core.errors import ConfigurationError
 
-    places = (Path(__file__).resolve().parents[2], Path(sys.prefix) / "share" / "astra")
-    for place in places:
+    # Where an installer put the data depends on how it was called.
+    installed = [
+        Path(str(file.locate())).resolve().parent
+        for own in distributions(name=_PACKAGE)
+        for file in own.files or ()
+        if file.parts[-2:] == ("astra", "params.yaml")
+    ]
+    for place in (Path(__file__).resolve().parents[2], *installed):
         if (place / "params.yaml").is_file() and (place / ".dvc" / "config").is_file():
             return place
-    msg = f"astra init must find params.yaml in {places[1]}, got none; install the package again"
+    msg = f"{_PACKAGE} must be installed with its share/astra, got none; install it again"
     raise ConfigurationError(msg)
+
+
+def renew() -> Iterator[str]:
+    """Names of the files of an init project that belong to the package, as they are rewritten."""
+    from tasks.pipeline.order import SCRIPT
+
+    for name, source in _packaged().items() if SCRIPT.is_file() else ():
+        if not Path(name).is_file() or Path(name).read_bytes() != source.read_bytes():
+            _copy(source, Path(name))
+            yield name
+
+
+def _packaged() -> dict[str, Path]:
+    import tasks
+
+    script = Path(tasks.__file__).with_name("stage.sh")
+    return {script.name: script, **{name: library() / name for name in _LOCKS}}
+
+
+def _origin() -> str:
+    import json
+    from importlib.metadata import distribution
+
+    if (library() / "pyproject.toml").is_file():
+        return requirement("", {"url": library().as_uri()})
+    own = distribution(_PACKAGE)
+    return requirement(own.version, json.loads(own.read_text("direct_url.json") or "{}"))
+
+
+def requirement(version: str, source: Mapping[str, Any]) -> str:
+    """The line for pip that installs this package again from where it came.
+
+    A version alone makes pip ask its index, where anyone may own a name that we do not.
+
+    Args:
+        version: What an index is asked for.
+        source: As direct_url.json has it; empty if an index it was.
+    """
+    name = f"{_PACKAGE}[ops]"
+    if not source:
+        return f"{name}=={version}"
+    url, git = source["url"], source.get("vcs_info")
+    return f"{name} @ {git['vcs']}+{url}@{git['commit_id']}" if git else f"{name} @ {url}"
 
 
 def _check(place: Path, prompts: Path | None) -> None:
@@ -97,28 +148,24 @@ def _check(place: Path, prompts: Path | None) -> None:
         raise ConfigurationError(msg)
 
 
-def _fill(place: Path) -> None:
+def _fill(place: Path, origin: str) -> None:
     """Copies what a project begins with; stages run the code of this installation."""
     import re
     import shutil
-    from importlib.metadata import version
-
-    import tasks
 
     for name in ("params", "plugins"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(library() / name, place / name, ignore=ignored)
     for name in _FILES:
         _copy(library() / name, place / name)
-    _copy(Path(tasks.__file__).with_name("stage.sh"), place / "stage.sh")
+    _copy(_packaged()["stage.sh"], place / "stage.sh")
     # Flows by the names of their modules, not by files of this folder.
     text = (library() / "prefect.yaml").read_text(encoding="utf-8")
     text = re.sub(
         r"(entrypoint: )(\S+)\.py:", lambda own: f"{own[1]}{own[2].replace('/', '.')}.", text
     )
     (place / "prefect.yaml").write_text(text, encoding="utf-8")
-    pin = f"astra-red-team[ops]=={version('astra-red-team')}\n"
-    (place / "requirements.txt").write_text(pin, encoding="utf-8")
+    (place / "requirements.txt").write_text(f"{origin}\n", encoding="utf-8")
     (place / "README.md").write_text(_README.format(name=place.name), encoding="utf-8")
 
 
@@ -127,10 +174,19 @@ def _commit() -> None:
     import shutil
     import subprocess
 
-    git = shutil.which("git")
+    from tasks.machine.console import say
+
+    if (git := shutil.which("git")) is None:
+        return
     for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "project: begin")):
-        if git is not None:
-            subprocess.run([git, *words], check=False, capture_output=True)  # noqa: S603
+        command = [git, "-c", "commit.gpgsign=false", *words]
+        done = subprocess.run(  # noqa: S603
+            command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
+        if done.returncode:
+            why = (done.stderr.splitlines() or ["no reason given"])[-1]
+            say(f"{'git':<13}no first commit, commit it yourself: {why}")
+            return
 
 
 def _copy(prompts: Path, place: Path) -> None:

@@ -51,10 +51,14 @@ def params(
 
 def migrate() -> None:
     """Rewrite a params.yaml of an earlier version for this one."""
+    from flows.commands.beginning import renew
     from flows.commands.running import BEFORE, say_changes
     from flows.settings import migrate_params
+    from tasks.machine.console import say
 
     say_changes(migrate_params(before=BEFORE))
+    for name in renew():
+        say(f"{name} is the installed version's now")
     _run_tasks("--check")
 
 

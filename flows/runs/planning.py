@@ -19,7 +19,7 @@ from tasks.params.schema import PARAMS_FILE, Params
 from tasks.params.yaml_files import load_yaml
 from tasks.pipeline.durations import expected_seconds
 from tasks.pipeline.names import PROMOTION
-from tasks.pipeline.order import read_pipeline, render, stages
+from tasks.pipeline.order import outdated, render, stages
 from tasks.pipeline.reproduction import NOT_MADE
 from tasks.trials.workload import cost_of_a_reply, replies_by_stage
 
@@ -143,8 +143,9 @@ def reasons_to_run(text: str, params: Params) -> dict[str, list[str]]:
             others.append(f"{PARAMS_FILE} {', '.join(keys)}")
         if others:
             found[name] = others
-    for name in _stages_that_differ(wanted):
-        found.setdefault(name, []).append("dvc.yaml follows params.yaml")
+    for name, why in outdated(params):
+        if why not in found.setdefault(name, []):
+            found[name].append(why)
     return found
 
 
@@ -171,19 +172,6 @@ def _value_of(record: Any, key: str) -> Any:
     for part in key.split("."):
         record = record.get(part) if isinstance(record, dict) else None
     return record
-
-
-def _stages_that_differ(wanted: dict[str, Any]) -> Iterator[str]:
-    """Stages whose entry in dvc.yaml is another one than the wanted."""
-    import yaml
-
-    try:
-        written = yaml.safe_load(read_pipeline())["stages"]
-    except (yaml.YAMLError, LookupError, TypeError):
-        written = {}
-    for name, entry in wanted.items():
-        if written.get(name) != entry:
-            yield name
 
 
 def _steps(

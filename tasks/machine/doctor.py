@@ -17,6 +17,7 @@ from astra_core.errors import AstraError
 from astra_core.files import write_text
 from astra_core.paths import closed_above
 from tasks.pipeline.failures import FOLDERS
+from tasks.pipeline.order import SCRIPT
 from tasks.pipeline.reproduction import changes
 from tasks.tracking.database.store_check import check_store, has_store
 from tasks.tracking.registry.registered import lost_versions
@@ -24,7 +25,11 @@ from tasks.tracking.registry.registered import lost_versions
 LOCK_FILE = Path("requirements.lock")
 TORCH_LOCK = "requirements-torch.lock"
 MIN_FREE_GB = 2.0  # the built-in pipeline with its caches takes less than one
-INSTALL = "make setup"
+# A project of `astra init` has no Makefile.
+INSTALL = (
+    "pip install --no-deps --require-hashes -r requirements.lock; "
+    "pip install -r requirements-torch.lock -r requirements.txt"
+)
 PYTHONS = ("3.11", "3.12", "3.13")
 # The file that git tracks.
 DVC_CONFIG = """\
@@ -60,9 +65,9 @@ class CheckResult:
 def diagnose(*, root: Path = Path()) -> list[CheckResult]:
     """What was checked on this machine, with and without problems; nothing is changed."""
     return [
-        _python(),
+        _python(root),
         *_packages(root / LOCK_FILE),
-        _torch(),
+        _torch(root),
         *_engine(),
         _git(),
         _dvc(root),
@@ -85,13 +90,20 @@ def fix_all(findings: Iterable[CheckResult]) -> list[str]:
     return fixed
 
 
-def _python() -> CheckResult:
+def _install(root: Path) -> str:
+    """The command that installs what the project needs."""
+    return INSTALL if (root / SCRIPT).is_file() else "make setup"
+
+
+def _python(root: Path) -> CheckResult:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     return CheckResult(
         f"Python {version}",
         ok=version in PYTHONS,
         problem=f"must be {', '.join(PYTHONS)}, got {version}",
-        advice="make setup PYTHON=python3.11",
+        advice=f"python3.11 -m venv .venv; {INSTALL}"
+        if (root / SCRIPT).is_file()
+        else "make setup PYTHON=python3.11",
     )
 
 
@@ -110,7 +122,7 @@ def _packages(lock: Path) -> Iterator[CheckResult]:
     }
     for name, got in wrong.items():
         problem = f"must be {pins[name]}, got {got or 'none'}"
-        yield CheckResult(name, ok=False, problem=problem, advice=INSTALL)
+        yield CheckResult(name, ok=False, problem=problem, advice=_install(lock.parent))
     if not wrong:
         yield CheckResult(f"{len(pins)} packages as in {lock.name}", ok=True)
 
@@ -137,13 +149,13 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def _torch() -> CheckResult:
+def _torch(root: Path) -> CheckResult:
     """Torch is imported, because a build for another machine installs and fails only at import."""
     try:
         import torch
     except (ImportError, OSError) as error:
         problem = f"must be importable, got {error}"
-        return CheckResult("torch", ok=False, problem=problem, advice=INSTALL)
+        return CheckResult("torch", ok=False, problem=problem, advice=_install(root))
     from astra_core.engine.processor import processor_class
 
     device = "CUDA" if torch.cuda.is_available() else f"CPU ({processor_class()})"

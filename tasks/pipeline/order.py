@@ -1,7 +1,7 @@
 """The stages in their order, and dvc.yaml as their signatures describe it."""
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +190,20 @@ def drift(
         text[line].strip() if line < len(text) else "its end" for text in (wanted, written)
     )
     return f"{path}:{line + 1} must be '{want}', got '{got}'; run 'astra render'"
+
+
+def outdated(params: Params) -> Iterator[tuple[str, str]]:
+    """Stages whose entry in dvc.yaml is another one than ``render()`` would write, and why."""
+    import yaml
+
+    try:
+        written = yaml.safe_load(read_pipeline())["stages"]
+    except (yaml.YAMLError, LookupError, TypeError):
+        written = {}
+    for name, entry in yaml.safe_load(render(params=params))["stages"].items():
+        if (own := written.get(name)) != entry:
+            is_code = own is not None and {**own, "cmd": entry["cmd"]} == entry
+            yield name, "the code changed" if is_code else "dvc.yaml follows params.yaml"
 
 
 def check_order(pipeline: dict[str, Stage]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 UNKNOWN = "unknown"
 _PACKAGES = (
+    "astra-red-team",
     "torch",
     "transformers",
     "tokenizers",
@@ -26,7 +27,7 @@ _PACKAGES = (
 _DVC_VARIABLES = ("DVC_STAGE", "DVC_EXP_NAME", "DVC_EXP_BASELINE_REV")
 _GIT_TIMEOUT_S = 10
 # Code and settings, which explain a run.
-_CODE = ("*.py", "*.yaml", "*.yml", "*.toml", "*.lock", "*.sh", "Makefile")
+_CODE = ("*.py", "*.yaml", "*.yml", "*.toml", "*.lock", "*.sh", "Makefile", "requirements.txt")
 
 
 def provenance(folder: Path = Path()) -> dict[str, str]:

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from each_row import each_row
 
 from flows.cli import run_command
+from flows.commands.beginning import renew, requirement
+from flows.status import changed_stages
 from tasks.params.schema import read_params
 from tasks.pipeline.order import drift
 
@@ -32,11 +35,35 @@ def test_init_makes_a_project_that_passes_its_check(outside, monkeypatch, capsys
     assert 0 == ignored.returncode
     told = subprocess.run(["git", "ls-files"], capture_output=True, text=True, check=True).stdout
     assert {"dvc.yaml", "stage.sh", "prompts/mine.jsonl", "README.md"} <= {*told.splitlines()}
+    pin = f"astra-red-team[ops] @ {Path(__file__).parents[3].as_uri()}\n"
+    assert pin == Path("requirements.txt").read_text("utf-8")
+
+
+URL = "https://example.org/astra.git"
+
+
+@each_row(
+    ("source", "end"),
+    [
+        ({}, "==1.2"),
+        ({"url": "file:///a/clone", "dir_info": {}}, " @ file:///a/clone"),
+        ({"url": URL, "vcs_info": {"vcs": "git", "commit_id": "ab1"}}, f" @ git+{URL}@ab1"),
+    ],
+)
+def test_a_project_installs_the_package_from_where_it_came(source, end):
+    assert f"astra-red-team[ops]{end}" == requirement("1.2", source)
 
 
 @pytest.mark.real
-def test_the_project_runs_the_installed_code_and_an_upgrade_of_it_again(outside, monkeypatch):
+def test_the_project_runs_the_installed_code_and_an_upgrade_of_it_again(
+    outside, monkeypatch, capsys
+):
+    (outside / "git").write_text("[user]\nuseConfigOnly = true\n", "utf-8")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(outside / "git"))
+    for name in ("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL", "EMAIL"):
+        monkeypatch.delenv(name, raising=False)
     run_command(["init", "new"])
+    assert "git          no first commit, commit it yourself: fatal: " in capsys.readouterr().out
     monkeypatch.chdir(outside / "new")
 
     assert not Path("tasks").exists()
@@ -50,6 +77,10 @@ def test_the_project_runs_the_installed_code_and_an_upgrade_of_it_again(outside,
     assert "sh stage.sh prompts" == command
     Path("dvc.yaml").write_text(text.replace(digest, "f" * len(digest)), "utf-8")
     assert f"must be 'cmd: 'sh stage.sh prompts  # {digest}''" in str(drift())
+    monkeypatch.setattr("flows.status.changes", dict)
+    assert ["the code changed"] == changed_stages()["prompts"]
+    Path("requirements.lock").write_text("of an earlier version", "utf-8")
+    assert [["requirements.lock"], []] == [[*renew()], [*renew()]]
     assert "entrypoint: flows.training.red_team_training" in Path("prefect.yaml").read_text()
 
 

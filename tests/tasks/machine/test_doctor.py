@@ -48,6 +48,8 @@ def test_a_package_that_is_not_as_locked_is_a_problem(project, line, subject, pr
 
     assert finding.problem.startswith(problem)
     assert "make setup" == finding.advice
+    (project / "stage.sh").touch()  # of `astra init`
+    assert _problems(project)[subject].advice.endswith(" -r requirements.txt")
 
 
 def test_only_the_pins_for_this_machine_count(project):

@@ -25,6 +25,7 @@ def test_provenance_names_commit_and_changes(tmp_path):
     assert len(clean["git.commit"]) == 40
     assert clean["git.commit"] == clean["mlflow.source.git.commit"] == dirty["git.commit"]
     assert (clean["git.dirty"], dirty["git.dirty"]) == ("false", "true")
+    assert clean["version.astra-red-team"][0].isdecimal()
 
 
 def test_provenance_outside_of_a_repository_is_unknown(tmp_path):
