@@ -7,7 +7,7 @@ then ``champion``, then the word "promoted"; running the same command again comp
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
 from astra_core.rollout import Prompt
 from tasks.params.schema import Params
+from tasks.promotion.bands import GateRule
 from tasks.promotion.duels import Draw, Evaluate, draw_with, judge
 from tasks.promotion.gate import Comparison, Verdict
 from tasks.promotion.smoke import why_unusable
@@ -214,7 +215,8 @@ def _confirm(client: "MlflowClient", champion: "ModelVersion") -> PromotionDecis
 def _smoke_tested(client: "MlflowClient", candidate: "ModelVersion", verdict: Verdict) -> Verdict:
     """The verdict, or a refusal if the candidate does not load and write as it would be served."""
     problem = why_unusable(client, candidate)
-    return replace(verdict, passed=False, reasons=(problem,)) if problem else verdict
+    tried = (*verdict.rules, GateRule("smoke test", "failed", "", "loads and writes", held=False))
+    return Verdict(passed=False, reasons=(problem,), rules=tried) if problem else verdict
 
 
 def _roll_back(client: "MlflowClient", name: str) -> Rollback:

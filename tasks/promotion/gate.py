@@ -182,6 +182,8 @@ def decide(
     told = f"{comparison.describe()}, p {p_value:.2g} of at most {level:.2g} in {stake.describe()}"
     failed, tried = [], [_success(comparison, rules, stake, p_value=p_value, level=level)]
     if comparison.num_prompts < rules.min_prompts:
+        few = (str(comparison.num_prompts), "", f"at least {rules.min_prompts}")
+        tried.append(GateRule("prompts examined", *few, held=False))
         failed.append(
             f"prompts examined must be at least {rules.min_prompts}, got "
             f"{comparison.num_prompts}; raise evaluation.num_prompts"

@@ -2,7 +2,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from decisions import aliases, fought, promote
+from decisions import aliases, fought, promote, tags
 from played_service import PlayedService
 from registry_project import register, write_note, write_project
 
@@ -103,3 +103,4 @@ def test_a_version_that_the_service_does_not_sample_from_is_not_promoted(version
 
     assert not decision.promoted
     assert "must load and write" in decision.summary()
+    assert '{"name": "smoke test", "value": "failed"' in tags("1")["promotion.rules"]
