@@ -19,9 +19,9 @@ from flows.orchestration.events import DATA_DRIFTED, DRIFTED, PROMOTED, REFUSED
 if TYPE_CHECKING:
     from uuid import UUID
 
-FAILED = "prefect.flow-run.Failed"
-"""Prefect's own event."""
-EVENTS = (PROMOTED, REFUSED, DRIFTED, DATA_DRIFTED, FAILED)
+FAILED, CRASHED = "prefect.flow-run.Failed", "prefect.flow-run.Crashed"
+"""Prefect's own events; a run crashes where its process ends without a word."""
+EVENTS = (PROMOTED, REFUSED, DRIFTED, DATA_DRIFTED, FAILED, CRASHED)
 SUBJECT = "{{ event.event }}"
 BODY = (
     "{{ event.payload.get('summary') or event.payload.get('message') or "

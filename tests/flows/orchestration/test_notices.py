@@ -9,6 +9,8 @@ from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 
 import pytest
+from prefect.client.orchestration import get_client
+from prefect.states import Crashed
 
 from flows.orchestration.events import announce_decision
 from tasks.promotion.decision import PromotionDecision
@@ -77,13 +79,18 @@ def test_a_channel_and_a_mailbox_hear_of_a_refusal_once(listen, in_flow):
         exec(code, {})  # noqa: S102
     time.sleep(1.0)
     in_flow(announce_decision, REFUSED)
+    with get_client(sync_client=True) as client:
+        client.set_flow_run_state(client.read_flow_runs()[0].id, Crashed(), force=True)
     end = time.monotonic() + 120.0
-    while not (posted and mailed) and time.monotonic() < end:
+    while (len(posted), len(mailed)) < (2, 2) and time.monotonic() < end:
         time.sleep(0.1)
 
     told = "astra.version.refused: attacker version 8 is not promoted: no better"
-    assert [{"text": told}] == posted
-    (mail,) = mailed
+    refused, crashed = sorted(posted, key=str)
+    assert {"text": told} == refused
+    assert crashed["text"].startswith("prefect.flow-run.Crashed: ")
+    mail, other = sorted(mailed, key=lambda text: "flow-run.Crashed" in text)
+    assert "Subject: prefect.flow-run.Crashed" in other
     assert "To: team@example.com" in mail
     assert "Subject: astra.version.refused" in mail
     assert "attacker version 8 is not promoted: no better" in mail
