@@ -254,7 +254,7 @@ def _quoted(value: Any) -> Any:
     if isinstance(value, dict):
         value |= {key: _quoted(own) for key, own in value.items()}
     elif isinstance(value, list):
-        value[:] = map(_quoted, value)
+        value[:] = [_quoted(own) for own in value]
     elif type(value) is str and ":" in value:
         return DoubleQuotedScalarString(value)
     return value

@@ -16,6 +16,16 @@ PACKAGES = ("astra_core", "astra_parts", "tasks", "flows")
 MODULES = "astra_core.training.trainer, tasks.__main__, tasks.builtin.shipped, flows.cli"
 
 
+FILES = (
+    *("pyproject.toml", "README.md", "LICENSE", "params.yaml", "prefect.yaml"),
+    *("requirements.lock", "requirements-torch.lock", ".dvcignore", ".gitignore"),
+)
+
+
+def _but_files(folder, names):
+    return [name for name in names if Path(folder, name).is_dir()]
+
+
 def _call(*command, cwd):
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     assert 0 == done.returncode, done.stderr
@@ -29,7 +39,9 @@ def wheel(tmp_path_factory):
     for name in PACKAGES:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, folder / "source" / name, ignore=ignored)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("params", "plugins", ".dvc"):
+        shutil.copytree(ROOT / name, folder / "source" / name, ignore=_but_files)
+    for name in FILES:
         shutil.copy(ROOT / name, folder / "source")
     build = ("wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(folder))
     _call(sys.executable, "-m", "pip", *build, "./source", cwd=folder)
