@@ -54,7 +54,7 @@ class Scoring:
     def __init__(self, scorer: Choice, executor: Executor, own: Scorer | Judge) -> None:
         self._scorer = scorer
         self.executor = executor
-        self._own = own
+        self.own = own
 
     @classmethod
     def of(cls, scorer: Choice, executor: Choice) -> Self:
@@ -68,7 +68,7 @@ class Scoring:
     @property
     def version(self) -> str:
         """Of the scorer; only scores of equal versions are compared."""
-        return version_of(self._own)
+        return version_of(self.own)
 
     def scores(self, texts: Sequence[str], *, at_once: int) -> list[float]:
         """One score per text, in order; the batches are the same for every executor."""
@@ -87,7 +87,7 @@ class Scoring:
         title: str,
     ) -> list[Any]:
         if self.executor.is_here:
-            return [each for batch in batches for each in rate(self._own, batch)]
+            return [each for batch in batches for each in rate(self.own, batch)]
         found = self.executor.run(ScoringWork(self._scorer, rate), batches, title=title)
         return [each for batch in found for each in batch]
 
