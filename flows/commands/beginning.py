@@ -93,13 +93,13 @@ def renew() -> Iterator[str]:
     """Names of the files of an init project that belong to the package, as they are rewritten."""
     from tasks.pipeline.order import SCRIPT
 
-    for name, source in _packaged().items() if SCRIPT.is_file() else ():
+    for name, source in _package_files().items() if SCRIPT.is_file() else ():
         if not Path(name).is_file() or Path(name).read_bytes() != source.read_bytes():
             _copy(source, Path(name))
             yield name
 
 
-def _packaged() -> dict[str, Path]:
+def _package_files() -> dict[str, Path]:
     import tasks
 
     script = Path(tasks.__file__).with_name("stage.sh")
@@ -158,7 +158,7 @@ def _fill(place: Path, origin: str) -> None:
         shutil.copytree(library() / name, place / name, ignore=ignored)
     for name in _FILES:
         _copy(library() / name, place / name)
-    _copy(_packaged()["stage.sh"], place / "stage.sh")
+    _copy(_package_files()["stage.sh"], place / "stage.sh")
     # Flows by the names of their modules, not by files of this folder.
     text = (library() / "prefect.yaml").read_text(encoding="utf-8")
     text = re.sub(
