@@ -19,6 +19,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
 from astra_core.judge import Judge
 from astra_core.models.language_model import LanguageModel
+from astra_core.models.lora import share_frozen
 from astra_core.registry import build
 from astra_core.scorer import Scorer, version_of
 from astra_core.scorers.cached import with_cache
@@ -95,6 +96,8 @@ class System:
         # A list that the attacker continues ends with a line, which no reply of a target does.
         shared = None if config.attacker.template else _as_reference(victim, reference)
         copy = shared or load(reference)
+        if (speaker := speaker_of(victim)) is not None:
+            share_frozen(copy.model, speaker.model)
         system = cls.of(
             own, victim, copy, scorer=scorer, config=config, target_digest=victim.digest()
         )

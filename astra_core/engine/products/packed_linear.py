@@ -27,6 +27,9 @@ _ROWS = 64
 # Of the largest output; rounding of a sum over a hundred products stays below it.
 _TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 2e-2}
 
+# While their scope lasts, by address and layout of the weights: models that share them share it.
+_COPIES: dict[tuple[Any, ...], Tensor] = {}
+
 
 @contextmanager
 def packed_linears(
@@ -45,9 +48,14 @@ def packed_linears(
     layers = [
         layer for layer in linear_layers(model) if _is_worth_it(layer, dtype, is_packed=is_packed)
     ]
-    forwards = {layer: _packed_forward(layer, dtype, is_packed=is_packed) for layer in layers}
-    with replaced_forwards(forwards):
-        yield
+    others = dict(_COPIES)
+    try:
+        forwards = {layer: _packed_forward(layer, dtype, is_packed=is_packed) for layer in layers}
+        with replaced_forwards(forwards):
+            yield
+    finally:
+        for key in _COPIES.keys() - others.keys():
+            del _COPIES[key]
 
 
 def _is_worth_it(layer: Any, dtype: torch.dtype, *, is_packed: bool) -> bool:
@@ -63,26 +71,39 @@ def _is_worth_it(layer: Any, dtype: torch.dtype, *, is_packed: bool) -> bool:
 def _packed_forward(
     layer: Any, dtype: torch.dtype, *, is_packed: bool
 ) -> Callable[[Tensor], Tensor]:
-    matrix = matrix_of(layer).t().detach().to(dtype).contiguous()
     bias = None if layer.bias is None else layer.bias.detach().to(dtype)
-    is_packed = is_packed and matrix.device.type == "cpu"
+    is_packed = is_packed and layer.weight.device.type == "cpu"
+    matrix = _copy(layer, dtype, is_packed=is_packed)
     product = (_packed_product if is_packed else _plain_product)(matrix, bias)
     if dtype == torch.float32:
         return product
     return lambda rows: product(rows.to(dtype)).to(rows.dtype)
 
 
-def _plain_product(
-    matrix: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None
-) -> Callable[[Tensor], Tensor]:
+def _copy(layer: Any, dtype: torch.dtype, *, is_packed: bool) -> Tensor:
+    """The layer's matrix in this type and order, made once for all layers of these weights."""
+    matrix = matrix_of(layer).t().detach()
+    key = (matrix.data_ptr(), matrix.shape, matrix.stride(), dtype, is_packed)
+    if key not in _COPIES:
+        matrix = matrix.to(dtype).contiguous()
+        _COPIES[key] = _reordered(matrix) if is_packed else matrix
+    return _COPIES[key]
+
+
+def _reordered(matrix: Float[Tensor, "O I"]) -> Tensor:
+    operators: Any = torch.ops.mkldnn
+    reordered: Tensor = operators._reorder_linear_weight(matrix, _ROWS)  # noqa: SLF001
+    return reordered
+
+
+def _plain_product(matrix: Tensor, bias: Float[Tensor, " O"] | None) -> Callable[[Tensor], Tensor]:
     return lambda rows: torch.nn.functional.linear(rows, matrix, bias)
 
 
 def _packed_product(
-    matrix: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None
+    reordered: Tensor, bias: Float[Tensor, " O"] | None
 ) -> Callable[[Tensor], Tensor]:
     operators: Any = torch.ops.mkldnn
-    reordered = operators._reorder_linear_weight(matrix, _ROWS)  # noqa: SLF001
     multiply = operators._linear_pointwise  # noqa: SLF001
     return lambda rows: multiply(rows, reordered, bias, "none", [], "")
 
@@ -94,7 +115,7 @@ def has_packed_product(dtype: torch.dtype) -> bool:
     matrix, rows = (torch.randn(n, 160, generator=numbers).to(dtype) for n in (96, 5))
     bias = torch.randn(96, generator=numbers).to(dtype)
     try:
-        found = _packed_product(matrix, bias)(rows)
+        found = _packed_product(_reordered(matrix), bias)(rows)
     except (AttributeError, RuntimeError):
         return False
     exact = torch.nn.functional.linear(rows.double(), matrix.double(), bias.double())

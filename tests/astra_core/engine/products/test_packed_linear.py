@@ -97,6 +97,22 @@ def test_weights_that_change_afterwards_are_used():
     torch.testing.assert_close(changed, packed, rtol=0.0, atol=1e-5 * float(changed.abs().max()))
 
 
+def test_models_of_the_same_weights_share_the_copy_while_they_talk():
+    first, second = large_model(), large_model()
+    with torch.no_grad():
+        for own, other in zip(second.parameters(), first.parameters(), strict=True):
+            own.data = other.data
+        with packed_linears(first, packs=PACKS):
+            kept = dict(packed_linear._COPIES)
+            with packed_linears(second, packs=PACKS):
+                assert kept.keys() == packed_linear._COPIES.keys()
+                assert torch.equal(first(IDS).logits, second(IDS).logits)
+            assert kept.keys() == packed_linear._COPIES.keys()
+
+    assert kept
+    assert not packed_linear._COPIES
+
+
 def test_a_model_within_itself_is_packed_once():
     model = large_model()
     with torch.no_grad():
