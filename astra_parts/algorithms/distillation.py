@@ -18,13 +18,13 @@ from torch import Tensor
 
 from astra_core.algorithm import Algorithm, Need
 from astra_core.algorithms.credit import can_teach
-from astra_core.algorithms.functional import Aggregation, distillation_advantages
 from astra_core.config import Count, Positive, Probability, Section
 from astra_core.errors import ConfigurationError
 from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Graph, Node
 from astra_core.system import System
 from astra_core.targets.causal_lm import speaker_of
+from astra_parts.algorithms.functional import Aggregation, distillation_advantages
 from astra_parts.algorithms.kl_penalty import KLOptions, KLPenalty, known_reference
 from astra_parts.algorithms.policy import PolicyGradient
 from astra_parts.algorithms.policy_batch import PolicyBatch

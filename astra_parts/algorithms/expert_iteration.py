@@ -16,15 +16,15 @@ from torch import Tensor
 
 from astra_core.algorithm import ALL_GIVEN, Algorithm, Need
 from astra_core.algorithms.credit import can_teach, rollouts
-from astra_core.algorithms.functional import (
+from astra_core.config import Count, NonNegative, Section
+from astra_core.errors import ConfigurationError
+from astra_core.rollout import Graph
+from astra_parts.algorithms.functional import (
     reward_weighted_probabilities,
     selection_size,
     threshold_selection,
     top_k_selection,
 )
-from astra_core.config import Count, NonNegative, Section
-from astra_core.errors import ConfigurationError
-from astra_core.rollout import Graph
 from astra_parts.algorithms.imitation import (
     CopyAggregation,
     copied_batch,

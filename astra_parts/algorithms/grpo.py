@@ -20,17 +20,17 @@ from torch import Tensor
 
 from astra_core.algorithm import Algorithm, Need
 from astra_core.algorithms.credit import CreditedTurn, values_and_groups
-from astra_core.algorithms.functional import (
-    MIN_SPREAD,
-    AdvantageScale,
-    group_advantages,
-    group_advantages_over_runs,
-)
+from astra_core.algorithms.functional import MIN_SPREAD
 from astra_core.config import Positive, Section
 from astra_core.errors import ConfigurationError
 from astra_core.extensions.calls import path_of
 from astra_core.rollout import Graph
 from astra_core.system import System
+from astra_parts.algorithms.functional import (
+    AdvantageScale,
+    group_advantages,
+    group_advantages_over_runs,
+)
 from astra_parts.algorithms.kl_penalty import needs_for_kl
 from astra_parts.algorithms.policy import PolicyGradient, PolicyOptions, RatioLevel
 from astra_parts.algorithms.policy_batch import PolicyBatch, PolicyStep, policy_steps

@@ -7,11 +7,11 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor
 
-from astra_core.algorithms.functional import aggregate, aggregation_weights, nll_losses
 from astra_core.algorithms.movement import movement_figures
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.rollout import Node, Path
 from astra_core.system import System
+from astra_parts.algorithms.functional import aggregate, aggregation_weights, nll_losses
 from astra_parts.algorithms.policy import mean_of
 from astra_parts.algorithms.policy_batch import PolicyBatch, PolicyStep, collated
 

@@ -17,18 +17,18 @@ from torch import Tensor
 
 from astra_core.algorithm import Need
 from astra_core.algorithms.credit import can_teach
-from astra_core.algorithms.functional import (
-    adaptive_coefficient,
-    clipped_rewards,
-    importance_weighted_kl,
-    kl_estimates,
-    kl_penalised_rewards,
-    stepped_coefficient,
-)
+from astra_core.algorithms.functional import kl_estimates
 from astra_core.config import NonNegative, Positive, Section
 from astra_core.errors import DataError
 from astra_core.rollout import Graph, Node
 from astra_core.settings.sections import refuse_unread
+from astra_parts.algorithms.functional import (
+    adaptive_coefficient,
+    clipped_rewards,
+    importance_weighted_kl,
+    kl_penalised_rewards,
+    stepped_coefficient,
+)
 
 
 class KLOptions(Section):

@@ -21,8 +21,6 @@ from astra_core.algorithms.credit import (
 )
 from astra_core.algorithms.functional import (
     MIN_SPREAD,
-    Aggregation,
-    aggregate,
     importance_ratios,
     kl_estimates,
     sequence_log_ratios,
@@ -32,6 +30,7 @@ from astra_core.config import NonNegative
 from astra_core.engine.logprobs import token_logprobs, token_logprobs_and_entropies
 from astra_core.rollout import Graph
 from astra_core.system import System
+from astra_parts.algorithms.functional import Aggregation, aggregate
 from astra_parts.algorithms.kl_penalty import KLOptions, KLPenalty
 from astra_parts.algorithms.policy_batch import AdvantageStep, PolicyBatch, PolicyStep, collated
 

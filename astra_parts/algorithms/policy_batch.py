@@ -8,10 +8,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from astra_core.algorithms.credit import CreditedTurn
-from astra_core.algorithms.functional import Aggregation, aggregation_weight
 from astra_core.models.rows import TokenRows, pad_rows, padded
 from astra_core.rollout import Node
 from astra_core.system import System
+from astra_parts.algorithms.functional import Aggregation, aggregation_weight
 
 
 class AdvantageStep(Protocol):

@@ -20,16 +20,12 @@ from torch.nn import Parameter
 
 from astra_core.algorithm import Algorithm, Need
 from astra_core.algorithms.credit import TURN_WEIGHTS, TurnWeights
-from astra_core.algorithms.functional import (
-    Aggregation,
-    aggregate,
-    masked_whiten,
-    value_losses,
-)
+from astra_core.algorithms.functional import masked_whiten
 from astra_core.config import NonNegative, Positive, Probability, Section
 from astra_core.models.rows import padded
 from astra_core.rollout import Graph
 from astra_core.system import System
+from astra_parts.algorithms.functional import Aggregation, aggregate, value_losses
 from astra_parts.algorithms.kl_penalty import KLOptions, KLPenalty, needs_for_kl
 from astra_parts.algorithms.policy import PolicyGradient, mean_of
 from astra_parts.algorithms.policy_batch import PolicyBatch

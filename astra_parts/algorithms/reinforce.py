@@ -15,7 +15,10 @@ from torch import Tensor
 
 from astra_core.algorithm import ALL_GIVEN, Algorithm, Need, refuse_single_children
 from astra_core.algorithms.credit import CreditedTurn, values_and_groups
-from astra_core.algorithms.functional import (
+from astra_core.config import Positive, Section
+from astra_core.rollout import Graph
+from astra_core.system import System
+from astra_parts.algorithms.functional import (
     Aggregation,
     importance_sampling_surrogate,
     leave_one_out,
@@ -24,9 +27,6 @@ from astra_core.algorithms.functional import (
     running_mean,
     truncated_surrogate,
 )
-from astra_core.config import Positive, Section
-from astra_core.rollout import Graph
-from astra_core.system import System
 from astra_parts.algorithms.kl_penalty import needs_for_kl
 from astra_parts.algorithms.policy import PolicyGradient, PolicyOptions, log_ratios
 from astra_parts.algorithms.policy_batch import PolicyBatch, PolicyStep, policy_steps

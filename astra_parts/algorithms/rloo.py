@@ -15,10 +15,11 @@ from torch import Tensor
 
 from astra_core.algorithm import Algorithm, Need
 from astra_core.algorithms.credit import values_and_groups
-from astra_core.algorithms.functional import Aggregation, leave_one_out, masked_whiten
+from astra_core.algorithms.functional import masked_whiten
 from astra_core.config import Section
 from astra_core.rollout import Graph
 from astra_core.system import System
+from astra_parts.algorithms.functional import Aggregation, leave_one_out
 from astra_parts.algorithms.kl_penalty import needs_for_kl
 from astra_parts.algorithms.policy import PolicyGradient, PolicyOptions
 from astra_parts.algorithms.policy_batch import PolicyBatch, PolicyStep, policy_steps

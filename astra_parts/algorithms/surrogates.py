@@ -7,16 +7,16 @@ from jaxtyping import Float
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from astra_core.algorithms.functional import (
+from astra_core.algorithms.functional import importance_ratios
+from astra_core.config import Positive, Section
+from astra_core.settings.sections import refuse_unread
+from astra_parts.algorithms.functional import (
     clipped_surrogate,
-    importance_ratios,
     is_clipped,
     is_dual_clipped,
     soft_surrogate,
     truncated_surrogate,
 )
-from astra_core.config import Positive, Section
-from astra_core.settings.sections import refuse_unread
 from astra_parts.algorithms.policy import RatioLevel, Surrogate, log_ratios, mean_of
 from astra_parts.algorithms.policy_batch import PolicyBatch
 

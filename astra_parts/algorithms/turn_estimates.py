@@ -12,11 +12,11 @@ from astra_core.algorithms.credit import (
     forest,
     turn_weights,
 )
-from astra_core.algorithms.functional import tree_gae
 from astra_core.models.chat_format import SeparatorFormat
 from astra_core.models.rows import padded
 from astra_core.rollout import Graph, Node, Prompt
 from astra_core.system import System
+from astra_parts.algorithms.functional import tree_gae
 from astra_parts.algorithms.value_head import ValueHead
 from astra_parts.samplers.retelling import conversation_of
 

@@ -14,15 +14,15 @@ from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Tensor
 
-from astra_core.algorithms.functional import (
+from astra_core.config import NonNegative, Section
+from astra_core.reward import Reward, Signal
+from astra_core.rollout import Graph, Node
+from astra_parts.algorithms.functional import (
     ast_rewards,
     excess_nll,
     mean_logprob,
     sequence_probability,
 )
-from astra_core.config import NonNegative, Section
-from astra_core.reward import Reward, Signal
-from astra_core.rollout import Graph, Node
 
 Likelihood = Callable[[Float[Tensor, "B T"], Bool[Tensor, "B T"]], Float[Tensor, " B"]]
 

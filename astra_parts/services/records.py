@@ -7,7 +7,7 @@ up and does not know their divisor, so the advantages include it.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from astra_core.algorithms.functional import Aggregation, aggregation_weights
+from astra_parts.algorithms.functional import Aggregation, aggregation_weights
 from astra_parts.algorithms.policy_batch import PolicyBatch
 
 

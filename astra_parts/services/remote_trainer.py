@@ -12,13 +12,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from astra_core.algorithms.functional import Aggregation
 from astra_core.config import Section, TrainingConfiguration
 from astra_core.models.language_model import LanguageModel
 from astra_core.training.optimization.kl_control import present_factor
 from astra_core.training.progress import StepReport
 from astra_core.training.staged import TrainerStage
 from astra_core.training.update import Update
+from astra_parts.algorithms.functional import Aggregation
 from astra_parts.services.adapters import add_from
 from astra_parts.services.pointer import ServicePointer, leave_pointer, parameters_digest
 from astra_parts.services.records import Record

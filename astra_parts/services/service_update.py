@@ -4,8 +4,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from astra_core.algorithms.functional import Aggregation
 from astra_core.errors import TrainingError
+from astra_parts.algorithms.functional import Aggregation
 from astra_parts.algorithms.policy_batch import PolicyBatch
 from astra_parts.services.records import Record, records_of
 from astra_parts.services.service_losses import loss_on_record

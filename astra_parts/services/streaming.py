@@ -9,13 +9,13 @@ has its own divisor of the loss, since what comes later is not known: parts weig
 from collections.abc import Iterator, Sequence
 
 from astra_core.algorithm import collate_steps, flatten_experience
-from astra_core.algorithms.functional import Aggregation
 from astra_core.config import TrainingConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.reward import rewarded
 from astra_core.rollout import Graph
 from astra_core.sampler import rolled_out_in_pieces
 from astra_core.training.harness import Experience, Harness
+from astra_parts.algorithms.functional import Aggregation
 from astra_parts.algorithms.policy_batch import PolicyBatch
 from astra_parts.services.records import Record, records_of
 from astra_parts.services.service_update import policy_batches

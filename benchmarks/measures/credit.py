@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from astra_core.algorithms import functional as fn
+from astra_core.algorithms import functional as core
 from astra_core.errors.arguments import LineParser, at_least_one
+from astra_parts.algorithms import functional as fn
 from tasks.machine.tables import markdown
 
 HEADER = ("algorithm", "backup", "turn_weights", "first turn %", "second %", "success %", "least %")
@@ -147,17 +148,17 @@ class Lesson:
 
     def __init__(self, world: TwoTurns, method: Method, grown: Forest) -> None:
         self._world, self._method, self._grown = world, method, grown
-        values, groups = grown.rewards, fn.sibling_groups(grown.parents, grown.seeds)
+        values, groups = grown.rewards, core.sibling_groups(grown.parents, grown.seeds)
         if method.backup != "none":
             how = method.backup
-            values = fn.backed_up_rewards(values, grown.parents, discount=0.9, how=how)
+            values = core.backed_up_rewards(values, grown.parents, discount=0.9, how=how)
         self.is_of_pairs = method.algorithm != "grpo"
         self._counts = torch.ones(len(values))
         if method.turn_weights == "visits":
-            self._counts = fn.visit_weights(grown.parents, grown.seeds).float()
+            self._counts = core.visit_weights(grown.parents, grown.seeds).float()
         self._values = values.float()
         margin = 0.1 if method.algorithm == "dpo" else 0.0
-        self._pairs = fn.preference_pairs(values, groups, min_margin=margin)
+        self._pairs = core.preference_pairs(values, groups, min_margin=margin)
         self._advantages = fn.group_advantages(values, groups).float()
         with torch.no_grad():
             self._before = self._logprobs(torch.arange(len(values)))
@@ -183,7 +184,7 @@ class Lesson:
         if self._method.algorithm == "dpo":
             return -logsigmoid(0.1 * (chosen - rejected)) * self._counts[high]
         gaps = self._values[high] - self._values[low]
-        return fn.balance_losses(chosen, rejected, gaps, temperature=0.1) * self._counts[high]
+        return core.balance_losses(chosen, rejected, gaps, temperature=0.1) * self._counts[high]
 
     def _of_turns(self, rows: Tensor) -> Tensor:
         ratios = (self._logprobs(rows) - self._before[rows]).exp()

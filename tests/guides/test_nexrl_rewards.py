@@ -7,16 +7,16 @@ import torch
 from guide_scripts import SMALL, Marked, preset, sampler_of
 
 from astra_core.algorithms.credit import can_teach
-from astra_core.algorithms.functional import (
+from astra_core.config import Choice, NonNegative
+from astra_core.reward import Reward
+from astra_core.rollout import Prompt
+from astra_core.samplers.tree import TreeSampler
+from astra_parts.algorithms.functional import (
     clipped_surrogate,
     gae,
     group_advantages,
     n_step_returns,
 )
-from astra_core.config import Choice, NonNegative
-from astra_core.reward import Reward
-from astra_core.rollout import Prompt
-from astra_core.samplers.tree import TreeSampler
 from astra_parts.algorithms.policy_batch import PolicyStep
 from astra_parts.algorithms.reinforce import REINFORCE
 from astra_parts.testing import (

@@ -10,15 +10,15 @@ from job_service import served
 
 from astra_core.algorithms.credit import can_teach
 from astra_core.algorithms.dpo import DPO
-from astra_core.algorithms.functional import (
+from astra_core.algorithms.pairs import preference_loss
+from astra_core.engine.logprobs import token_logprobs
+from astra_core.samplers.tree import TreeSampler
+from astra_parts.algorithms.functional import (
     clipped_surrogate,
     gae,
     group_advantages,
     n_step_returns,
 )
-from astra_core.algorithms.pairs import preference_loss
-from astra_core.engine.logprobs import token_logprobs
-from astra_core.samplers.tree import TreeSampler
 from astra_parts.algorithms.ppo import PPO
 from astra_parts.algorithms.reinforce import REINFORCE
 from astra_parts.testing import check_algorithm, tiny_graph, tiny_node, tiny_system

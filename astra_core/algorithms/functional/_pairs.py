@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from astra_core.algorithms.functional._shapes import require_rank, require_same_shape
+from astra_core.algorithms.functional.shapes import require_rank, require_same_shape
 from astra_core.errors import ConfigurationError
 
 

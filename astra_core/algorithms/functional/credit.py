@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from astra_core.algorithms.functional._shapes import (
+from astra_core.algorithms.functional.shapes import (
     require_finite,
     require_rank,
     require_same_shape,
@@ -144,26 +144,6 @@ def _inheritance(
         return worth.scatter_reduce(0, parents, values, "amax", include_self=False)
     total = shares.new_zeros(num_nodes).index_add(0, parents, shares)
     return worth.index_add(0, parents, shares * values) / total.clamp(min=1)
-
-
-def clipped_rewards(rewards: Float[Tensor, " N"], *, limit: float) -> Float[Tensor, " N"]:
-    """Rewards held within ``-limit`` and ``limit``, so that no single one decides an update.
-
-    Args:
-        rewards: Of each turn by itself, before any penalty.
-        limit: In reward units; positive.
-
-    Raises:
-        ConfigurationError: ``limit`` is not positive.
-
-    Source:
-        Mnih et al., DQN, Nature 518 (2015), methods; of RLOO in TRL (``reward_clip_range``).
-    """
-    if not limit > 0:
-        msg = f"limit must be positive, got {limit}; 1.0 holds rewards within -1 and 1"
-        raise ConfigurationError(msg)
-    require_finite(rewards=rewards)
-    return rewards.clamp(-limit, limit)
 
 
 def sibling_groups(

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from astra_core.algorithms.functional._shapes import require_rank
+from astra_core.algorithms.functional.shapes import require_rank
 from astra_core.errors import ConfigurationError
 
 Divergence = Literal["reverse_kl", "forward_kl", "jensen_shannon", "alpha"]

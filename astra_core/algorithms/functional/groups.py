@@ -1,4 +1,4 @@
-"""Advantages without a value network: a rollout is compared with others of the same prompt.
+"""Groups of rollouts of the same prompt, and how their rewards are spread.
 
 A group is named by an integer per rollout, so that groups may differ in size after failed
 rollouts were dropped; a matrix ``[P, G]`` without names is taken row by row. Means and spreads
@@ -6,132 +6,17 @@ are computed in float64: equal float32 rewards then have a spread of exactly zer
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from astra_core.algorithms.functional._shapes import (
+from astra_core.algorithms.functional.masking import MIN_SPREAD
+from astra_core.algorithms.functional.shapes import (
     require_finite,
     require_rank,
     require_same_shape,
 )
-from astra_core.algorithms.functional.masking import MIN_SPREAD
-from astra_core.errors import ConfigurationError
-
-AdvantageScale = Literal["group", "batch", "none"]
-"""What centred rewards are divided by: the spread of their group, that of all, or nothing."""
-
-
-def group_advantages(
-    rewards: Float[Tensor, "*shape"],
-    groups: Int[Tensor, "*shape"] | None = None,
-    *,
-    scale: AdvantageScale = "group",
-    min_spread: float = MIN_SPREAD,
-) -> Float[Tensor, "*shape"]:
-    """Rewards standardised within each group of rollouts.
-
-    The spread is the sample standard deviation (Bessel, ``ddof`` 1), as in ``torch.std``, TRL and
-    verl: groups are small, and with the population's two rollouts would count 1.41 times more
-    than with eight. A group of one, or one whose spread is at or below ``min_spread``, teaches
-    nothing and gets exact zeros; ``num_flat_groups`` counts these. Above it no constant is added
-    to the spread.
-
-    Args:
-        rewards: Score minus penalties, one per finished rollout.
-        groups: Any integers, equal for rollouts of one prompt. None: the last axis is the group.
-        scale: ``group`` divides by the spread of each group. ``batch`` divides by that of all
-            rewards given, centres included, so that a group that hardly differs is not blown up.
-            ``none`` only centres, so that easy and hard prompts keep their own scale.
-        min_spread: In reward units.
-
-    Returns:
-        Dimensionless advantages (reward units if not scaled), without gradient; each group sums to
-        zero up to rounding.
-
-    Raises:
-        ConfigurationError: An unknown ``scale``.
-
-    Source:
-        DeepSeekMath, arXiv:2402.03300, section 4.1.2; not scaling: Dr. GRPO, arXiv:2503.20783; by
-        the batch: Lite PPO, arXiv:2508.08221.
-    """
-    if scale not in ("group", "batch", "none"):
-        msg = f"scale must be 'group', 'batch' or 'none', got {scale!r}; see AdvantageScale"
-        raise ConfigurationError(msg)
-    index = _group_index(rewards, groups)
-    values = rewards.detach().double().flatten()
-    moments = _moments(values, index)
-    spread = moments.spread[index]
-    whole = _moments(values, torch.zeros_like(index)).spread if scale == "batch" else spread
-    advantages = moments.centred / (1 if scale == "none" else whole.clamp(min=min_spread))
-    kept = advantages.where(spread > min_spread, torch.zeros_like(advantages))
-    return kept.to(rewards.dtype).reshape(rewards.shape)
-
-
-def group_advantages_over_runs(
-    rewards: Float[Tensor, " B"],
-    groups: Int[Tensor, " B"],
-    runs: Int[Tensor, " B"],
-    *,
-    min_spread: float = MIN_SPREAD,
-) -> Float[Tensor, " B"]:
-    """Rewards standardised by the mean and the spread of their group's *run means*.
-
-    For several sequences per run, such as the turns of one rollout: a long run then weighs no more
-    in the baseline than a short one.
-
-    Args:
-        rewards: One per sequence.
-        groups: Equal for sequences of one prompt.
-        runs: Equal for sequences of one run; compared within a group only.
-        min_spread: In reward units, of the run means.
-
-    Returns:
-        Advantages without gradient. With a single run in a group they are only centred; where run
-        means differ by ``min_spread`` or less, exact zeros.
-
-    Source:
-        NexRL 1.4.0, two-stage group advantages.
-    """
-    require_rank(1, rewards=rewards)
-    require_same_shape(rewards=rewards, groups=groups, runs=runs)
-    group_index, run_index = _compact(groups), _compact(runs)
-    run_index = _compact(group_index * max(len(rewards), 1) + run_index)
-    values = rewards.detach().double()
-    means = _moments(values, run_index).mean
-    group_of_run = group_index.new_zeros(len(means)).scatter(0, run_index, group_index)
-    moments = _moments(means, group_of_run)
-    alone = (moments.count == 1)[group_index]
-    spread = moments.spread[group_index]
-    divisor = spread.clamp(min=min_spread).where(~alone, torch.ones_like(spread))
-    advantages = (values - moments.mean[group_index]) / divisor
-    taught = alone | (spread > min_spread)
-    return advantages.where(taught, torch.zeros_like(advantages)).to(rewards.dtype)
-
-
-def leave_one_out(
-    rewards: Float[Tensor, "*shape"], groups: Int[Tensor, "*shape"] | None = None
-) -> Float[Tensor, "*shape"]:
-    """Rewards minus the mean of the *other* rollouts of their group; unbiased, since independent.
-
-    Args:
-        rewards: Score minus penalties, one per finished rollout.
-        groups: Any integers, equal for rollouts of one prompt. None: the last axis is the group.
-
-    Returns:
-        Advantages in reward units, without gradient; 0 for a rollout without siblings.
-
-    Source:
-        Kool, van Hoof and Welling, Buy 4 REINFORCE Samples (2019); RLOO, arXiv:2402.14740.
-    """
-    index = _group_index(rewards, groups)
-    moments = _moments(rewards.detach().double().flatten(), index)
-    # r - (S - r) / (n - 1) = (r - S / n) * n / (n - 1)
-    growth = moments.count / (moments.count - 1).clamp(min=1)
-    return (moments.centred * growth[index]).to(rewards.dtype).reshape(rewards.shape)
 
 
 def num_flat_groups(
@@ -141,41 +26,13 @@ def num_flat_groups(
     min_spread: float = MIN_SPREAD,
 ) -> int:
     """Number of groups that teach nothing: one rollout, or a spread of at most ``min_spread``."""
-    index = _group_index(rewards, groups)
-    spread = _moments(rewards.detach().double().flatten(), index).spread
+    index = group_index(rewards, groups)
+    spread = moments_of(rewards.detach().double().flatten(), index).spread
     return int((spread <= min_spread).sum())
 
 
-def mean_baseline_advantages(rewards: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
-    """Rewards minus the batch's mean, without gradient; empty for an empty batch."""
-    require_finite(rewards=rewards)
-    if rewards.numel() == 0:
-        return rewards.detach()
-    return rewards.detach() - rewards.detach().mean()
-
-
-def running_mean(rewards: Float[Tensor, " B"], *, mean: float, num_seen: int) -> tuple[float, int]:
-    """Mean of everything seen so far and how much that is, after ``rewards`` have come in.
-
-    The baseline of plain REINFORCE: subtract the mean from *before* the batch, which does not
-    depend on the batch, then update.
-
-    Args:
-        rewards: The new ones.
-        mean: Of the rewards seen before; anything when there were none.
-        num_seen: How many these were.
-    """
-    require_finite(rewards=rewards)
-    total = num_seen + rewards.numel()
-    if rewards.numel() == 0:
-        return mean, total
-    batch_mean = float(rewards.detach().double().mean())
-    start = mean if num_seen else batch_mean
-    return start + (batch_mean - start) * (rewards.numel() / total), total
-
-
 @dataclass(frozen=True, slots=True)
-class _Moments:
+class Moments:
     """Per group: how many, mean, sample standard deviation; per value: its distance to the mean."""
 
     count: Int[Tensor, " K"]
@@ -184,7 +41,8 @@ class _Moments:
     centred: Float[Tensor, " B"]
 
 
-def _moments(values: Float[Tensor, " B"], index: Int[Tensor, " B"]) -> _Moments:
+def moments_of(values: Float[Tensor, " B"], index: Int[Tensor, " B"]) -> Moments:
+    """The moments of each group; ``index`` names it for each value."""
     require_finite(rewards=values)
     num_groups = int(index.max()) + 1 if index.numel() else 0
     count = torch.bincount(index, minlength=num_groups)
@@ -193,21 +51,22 @@ def _moments(values: Float[Tensor, " B"], index: Int[Tensor, " B"]) -> _Moments:
     centred = values - mean[index]
     squares = zeros.index_add(0, index, centred.square())
     spread = (squares / (count - 1).clamp(min=1)).sqrt()
-    return _Moments(count=count, mean=mean, spread=spread, centred=centred)
+    return Moments(count=count, mean=mean, spread=spread, centred=centred)
 
 
-def _group_index(
+def group_index(
     rewards: Float[Tensor, "*shape"], groups: Int[Tensor, "*shape"] | None
 ) -> Int[Tensor, " B"]:
+    """The group of each reward, counted from 0; the row of a matrix where groups have no names."""
     if groups is not None:
         require_same_shape(rewards=rewards, groups=groups)
-        return _compact(groups.flatten())
+        return compact(groups.flatten())
     require_rank(2, rewards=rewards)
     rows = torch.arange(rewards.shape[0], device=rewards.device)
     return rows.repeat_interleave(rewards.shape[1])
 
 
-def _compact(names: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
+def compact(names: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
     """The same partition with names 0, 1, 2 ..., in the order of the given ones."""
     index: Tensor = torch.unique(names, return_inverse=True)[1]
     return index

@@ -6,16 +6,14 @@ is that of ``grad log p``, zero. ``k2`` has the right gradient on-policy, ``k3``
 variance in its value (Tang and Munos, arXiv:2506.09477).
 """
 
-import math
 from collections.abc import Callable
 from typing import Final, Literal
 
-from jaxtyping import Bool, Float
-from torch import Tensor, zeros_like
+from jaxtyping import Float
+from torch import Tensor
 
-from astra_core.algorithms.functional._shapes import require_same_shape
-from astra_core.algorithms.functional.policy_gradient import importance_ratios
-from astra_core.errors import ConfigurationError, DataError
+from astra_core.algorithms.functional.shapes import require_same_shape
+from astra_core.errors import ConfigurationError
 
 KLEstimator = Literal["k1", "k2", "k3", "abs", "mse"]
 """``mse`` is another name of ``k2``, the one NexRL's users know; ``abs`` estimates no KL."""
@@ -58,111 +56,6 @@ def kl_estimates(
     return _ESTIMATORS[estimator](logprobs - reference_logprobs.detach())
 
 
-def importance_weighted_kl(
-    kl: Float[Tensor, "B T"], log_ratios: Float[Tensor, "B T"]
-) -> Float[Tensor, "B T"]:
-    """Estimates per token, each times how much likelier its token has become since it was sampled.
-
-    ``r kl`` with ``r = exp(log_ratios)``: under the policy that sampled, its mean is that of the
-    estimate under the attacker. The gradient flows through both factors, and with ``k1`` or ``k3``
-    its mean is the gradient of the KL divergence too, also off-policy.
-
-    Args:
-        kl: From ``kl_estimates``, in nats, with gradient.
-        log_ratios: Attacker over the policy that sampled, in nats, held within 20.
-
-    Source:
-        DeepSeek-V3.2, arXiv:2512.02556, section 3.1 (unbiased KL estimate).
-    """
-    require_same_shape(kl=kl, log_ratios=log_ratios)
-    return importance_ratios(log_ratios) * kl
-
-
-def kl_penalised_rewards(
-    rewards: Float[Tensor, "B T"],
-    kl: Float[Tensor, "B T"],
-    mask: Bool[Tensor, "B T"],
-    *,
-    coefficient: float,
-) -> Float[Tensor, "B T"]:
-    """Rewards per token minus ``coefficient`` times the KL of that token; untouched where masked.
-
-    Args:
-        rewards: In reward units, usually 0 but at the last token of each probe.
-        kl: From ``kl_estimates``, ``k1`` by convention, under the policy that sampled.
-        mask: True at the tokens of the probe.
-        coefficient: Reward units per nat.
-
-    Returns:
-        Rewards without gradient.
-
-    Source:
-        Ziegler et al., arXiv:1909.08593, eq. 2.
-    """
-    require_same_shape(rewards=rewards, kl=kl, mask=mask)
-    return rewards.detach() - coefficient * kl.detach().where(mask, zeros_like(kl))
-
-
-def adaptive_coefficient(
-    coefficient: float, kl: float, *, target: float, horizon: float, num_samples: int
-) -> float:
-    """KL coefficient moved in proportion to how far the KL is off its target.
-
-    Args:
-        coefficient: The present one, in reward units per nat.
-        kl: Measured since the last update, in nats; the same kind (per token or sequence) as
-            target.
-        target: Wanted KL in nats; positive.
-        horizon: Samples over which a KL 20 % or more off would move the coefficient by 20 %.
-        num_samples: Seen since the last update.
-
-    Returns:
-        The next coefficient; never changes sign while ``num_samples`` is below ``5 * horizon``.
-
-    Raises:
-        ConfigurationError: ``target`` or ``horizon`` is not positive.
-
-    Source:
-        Ziegler et al., arXiv:1909.08593, on choosing beta dynamically.
-    """
-    _check_positive(target=target, horizon=horizon)
-    _check_finite(kl)
-    error = max(-0.2, min(0.2, kl / target - 1))
-    return coefficient * (1 + error * num_samples / horizon)
-
-
-def stepped_coefficient(
-    coefficient: float, kl: float, *, target: float, tolerance: float = 1.5, factor: float = 2.0
-) -> float:
-    """KL coefficient times or over ``factor`` when the KL leaves a band around its target.
-
-    Args:
-        coefficient: The present one.
-        kl: Measured since the last update, in nats.
-        target: Middle of the band, in nats; positive.
-        tolerance: The band is ``target / tolerance`` to ``target * tolerance``; at least 1.
-        factor: Above 1.
-
-    Raises:
-        ConfigurationError: ``target`` is not positive, ``tolerance`` below 1 or ``factor`` not
-            above 1.
-
-    Source:
-        Schulman et al., arXiv:1707.06347, section 4.
-    """
-    _check_positive(target=target)
-    _check_finite(kl)
-    if tolerance < 1 or factor <= 1:
-        msg = (
-            f"tolerance must be at least 1 and factor above 1, got {tolerance} and {factor}; "
-            "1.5 and 2.0 are the paper's"
-        )
-        raise ConfigurationError(msg)
-    if kl > target * tolerance:
-        return coefficient * factor
-    return coefficient / factor if kl < target / tolerance else coefficient
-
-
 def _k1(log_ratios: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     return log_ratios
 
@@ -191,17 +84,3 @@ _ESTIMATORS: Final[dict[str, Callable[[Float[Tensor, "*shape"]], Tensor]]] = {
     "abs": Tensor.abs,
     "mse": _k2,
 }
-
-
-def _check_positive(**numbers: float) -> None:
-    for name, number in numbers.items():
-        if not number > 0:
-            msg = f"{name} must be positive, got {number}; a fixed coefficient needs none"
-            raise ConfigurationError(msg)
-
-
-def _check_finite(kl: float) -> None:
-    # Of a NaN min and max take the other argument: the coefficient would rise without a reason.
-    if not math.isfinite(kl):
-        msg = f"kl must be finite, got {kl}; look for log-probabilities of minus infinity"
-        raise DataError(msg)

@@ -7,7 +7,7 @@ is in padding must not matter.
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, zeros_like
 
-from astra_core.algorithms.functional._shapes import require_finite, require_same_shape
+from astra_core.algorithms.functional.shapes import require_finite, require_same_shape
 
 MIN_SPREAD = 1e-4
 """In units of the values; rounding of equal rewards must not be blown up to unit size.

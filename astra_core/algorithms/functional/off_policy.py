@@ -12,10 +12,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from astra_core.algorithms.functional._shapes import require_same_shape
-from astra_core.algorithms.functional.policy_gradient import importance_ratios
 from astra_core.algorithms.functional.preference import sequence_log_ratios
+from astra_core.algorithms.functional.shapes import require_same_shape
 from astra_core.errors import ConfigurationError
+
+MAX_LOG_RATIO = 20.0
+"""Nats; exp(20) = 4.9e8 is finite in every float type we use. The limit of verl and OpenRLHF."""
 
 
 def off_policy_weights(
@@ -74,3 +76,8 @@ def is_near_policy(
     zeros = torch.zeros_like(log_ratios)
     mean = sequence_log_ratios(log_ratios, zeros, mask, length_normalised=True)
     return mean.abs() <= torch.log(torch.tensor(cap, dtype=mean.dtype))
+
+
+def importance_ratios(log_ratios: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """``exp`` of the log-ratios, which are held within 20 nats so that none overflows."""
+    return log_ratios.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()

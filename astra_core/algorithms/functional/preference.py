@@ -19,8 +19,8 @@ from astra_core.algorithms.functional._pairs import (
     require_label_smoothing,
     scaled_margins,
 )
-from astra_core.algorithms.functional._shapes import require_rank, require_same_shape
 from astra_core.algorithms.functional.masking import masked_mean, masked_sum
+from astra_core.algorithms.functional.shapes import require_rank, require_same_shape
 from astra_core.errors import ConfigurationError
 
 

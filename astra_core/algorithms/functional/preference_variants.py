@@ -17,8 +17,8 @@ from astra_core.algorithms.functional._pairs import (
     scaled_margins,
     scaled_sides,
 )
-from astra_core.algorithms.functional._shapes import require_rank, require_same_shape
 from astra_core.algorithms.functional.masking import masked_mean
+from astra_core.algorithms.functional.shapes import require_rank, require_same_shape
 from astra_core.errors import ConfigurationError
 
 DISCOPOP_TEMPERATURE = 0.05

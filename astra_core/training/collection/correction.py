@@ -13,11 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from astra_core.algorithms.functional import (
-    importance_ratios,
-    is_near_policy,
-    off_policy_weights,
-)
+from astra_core.algorithms.functional import importance_ratios, is_near_policy, off_policy_weights
 from astra_core.algorithms.movement import is_readable
 from astra_core.models.rows import padded
 from astra_core.rollout import Graph, Node, Probe

@@ -8,7 +8,6 @@ from each_row import each_row, wide_but
 from hostile_server import hostile_server
 from tiny_training import configured, sampler_of, weights_of
 
-from astra_core.algorithms.functional import aggregation
 from astra_core.config import Choice, SystemConfiguration
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.errors import ConfigurationError
@@ -19,6 +18,7 @@ from astra_core.samplers.tree import TreeSampler
 from astra_core.system import System
 from astra_core.target import Surroundings
 from astra_core.training.trainer import Trainer
+from astra_parts.algorithms.functional import aggregation
 from astra_parts.targets.endpoint import Endpoint
 from astra_parts.testing import tiny_graph, tiny_node, tiny_system
 

@@ -13,6 +13,7 @@ from astra_core.algorithms.credit import (
     rollouts,
 )
 from astra_core.errors import ConfigurationError
+from astra_parts.algorithms import functional as parts
 from astra_parts.testing import tiny_graph, tiny_node
 
 LAWS = settings(max_examples=40, derandomize=True, deadline=None)
@@ -85,7 +86,7 @@ def test_expected_rewards_match_malt(vector_cases):
 @each_row("backup", BACKUPS)
 def test_along_a_path_returns_are_the_reward_to_go(backup):
     rewards = torch.tensor([0.1, 0.7, 0.4], dtype=torch.float64)
-    expected = fn.reward_to_go(rewards, discount=0.9)
+    expected = parts.reward_to_go(rewards, discount=0.9)
 
     assert expected.tolist() == pytest.approx(values(path_graph(*rewards.tolist()), backup=backup))
 
@@ -93,7 +94,7 @@ def test_along_a_path_returns_are_the_reward_to_go(backup):
 @each_row("horizon", [1, 2, 3, 7])
 def test_a_horizon_gives_n_step_returns(horizon):
     rewards = torch.tensor([0.1, 0.7, 0.4, 0.2], dtype=torch.float64)
-    expected = fn.n_step_returns(rewards, num_steps=horizon, discount=0.9)
+    expected = parts.n_step_returns(rewards, num_steps=horizon, discount=0.9)
 
     found = values(path_graph(*rewards.tolist()), backup="mean", horizon=horizon)
     assert expected.tolist() == pytest.approx(found)

@@ -4,10 +4,10 @@ import pytest
 import torch
 from each_row import each_row
 
-from astra_core.algorithms.functional import aggregate
 from astra_core.algorithms.movement import FIGURES
 from astra_core.errors import ConfigurationError
 from astra_core.models.rows import pad_rows, padded_logits
+from astra_parts.algorithms.functional import aggregate
 from astra_parts.algorithms.kl_penalty import KLOptions, KLPenalty
 from astra_parts.algorithms.policy import (
     PolicyOptions,

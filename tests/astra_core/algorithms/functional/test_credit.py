@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from astra_core.algorithms import functional as fn
 from astra_core.algorithms.functional import credit as unchecked
 from astra_core.errors import ConfigurationError, DataError, ShapeError
+from astra_parts.algorithms import functional as parts
 
 LAWS = settings(max_examples=40, derandomize=True, deadline=None)
 BACKUPS = ["max", "mean", "leaf_mean"]
@@ -53,7 +54,7 @@ def test_expected_rewards_and_pairs_match_malt_with_its_bugs_corrected(cases):
 
         assert case["correct_level1_expected"] == expected[:2].tolist()
         assert case["level2_expected"] == expected[2:].tolist()
-        positive = fn.threshold_selection(expected, threshold=case["threshold"])
+        positive = parts.threshold_selection(expected, threshold=case["threshold"])
         assert case["level2_is_positive"] == positive[2:].tolist()
         pairs = fn.preference_pairs(
             expected, fn.sibling_groups(parents), midpoint=case["threshold"]
@@ -102,7 +103,7 @@ def test_on_a_path_every_back_up_is_the_reward_to_go(how, rewards, discount):
     parents = torch.arange(len(path)) - 1
 
     torch.testing.assert_close(
-        fn.reward_to_go(path, discount=discount),
+        parts.reward_to_go(path, discount=discount),
         fn.backed_up_rewards(path, parents, discount=discount, how=how),
     )
 
@@ -192,7 +193,7 @@ def test_all_pairs_are_every_two_of_a_group_that_differ():
 @each_row("horizon", [1, 2, 3, 9])
 def test_a_horizon_makes_n_step_returns_of_a_path(horizon):
     rewards = torch.tensor([0.1, 0.7, 0.4, 0.2], dtype=torch.float64)
-    expected = fn.n_step_returns(rewards, num_steps=horizon, discount=0.9)
+    expected = parts.n_step_returns(rewards, num_steps=horizon, discount=0.9)
 
     parents = torch.arange(4) - 1
     found = fn.backed_up_rewards(rewards, parents, discount=0.9, how="mean", horizon=horizon)
@@ -240,13 +241,13 @@ def test_options_out_of_range_are_refused():
 def test_rewards_are_held_within_the_limit_on_either_side():
     rewards = torch.tensor([-3.0, -0.5, 0.0, 0.5, 0.6])
 
-    assert [-0.5, -0.5, 0.0, 0.5, 0.5] == fn.clipped_rewards(rewards, limit=0.5).tolist()
+    assert [-0.5, -0.5, 0.0, 0.5, 0.5] == parts.clipped_rewards(rewards, limit=0.5).tolist()
 
 
 @each_row("limit", [0.0, -1.0, float("nan")])
 def test_a_limit_that_is_not_positive_is_refused(limit):
     with pytest.raises(ConfigurationError) as caught:
-        fn.clipped_rewards(torch.zeros(1), limit=limit)
+        parts.clipped_rewards(torch.zeros(1), limit=limit)
 
     expected = f"limit must be positive, got {limit}; 1.0 holds rewards within -1 and 1"
     assert expected == str(caught.value)

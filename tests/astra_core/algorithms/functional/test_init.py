@@ -1,4 +1,4 @@
-"""The package offers its functions under one name, and they are mathematics alone."""
+"""Both packages offer their functions under one name, and they are mathematics alone."""
 
 import ast
 import inspect
@@ -8,19 +8,28 @@ from pathlib import Path
 from each_row import each_row
 
 from astra_core.algorithms import functional
+from astra_parts.algorithms import functional as others
 
-FOLDER = Path(functional.__file__).parent
-MODULES = sorted(path for path in FOLDER.glob("*.py") if not path.stem.startswith("_"))
+PACKAGES = {package.__name__: package for package in (functional, others)}
+MODULES = sorted(
+    path
+    for package in PACKAGES.values()
+    for path in Path(package.__file__).parent.glob("*.py")
+    if not path.stem.startswith("_") and path.stem != "shapes"
+)
+# The order in which a forest is walked, and what groups of any size are made of.
+INTERNAL = {"levels", "Moments", "moments_of", "group_index", "compact"}
 PURE = {"torch", "jaxtyping", *sys.stdlib_module_names}
 
 
-@each_row("name", functional.__all__)
-def test_a_name_is_offered_by_the_module_that_defines_it(name):
-    offered = getattr(functional, name)
+@each_row("package", PACKAGES)
+def test_a_name_is_offered_by_the_module_that_defines_it(package):
+    for name in PACKAGES[package].__all__:
+        offered = getattr(PACKAGES[package], name)
 
-    if inspect.isfunction(offered) or inspect.isclass(offered):
-        assert offered.__module__.startswith(f"{functional.__name__}.")
-        assert offered.__doc__
+        if inspect.isfunction(offered) or inspect.isclass(offered):
+            assert offered.__module__.startswith(f"{package}.")
+            assert offered.__doc__
 
 
 @each_row("path", MODULES)
@@ -30,10 +39,8 @@ def test_what_a_module_defines_for_others_is_offered(path):
         for part in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(part, ast.FunctionDef | ast.ClassDef) and not part.name.startswith("_")
     }
-    # The order in which a forest is walked; credit and turns share it.
-    internal = {"levels"}
 
-    assert defined - internal <= set(functional.__all__)
+    assert defined - INTERNAL <= set(functional.__all__) | set(others.__all__)
 
 
 @each_row("path", MODULES)
@@ -48,6 +55,4 @@ def test_a_module_knows_tensors_and_errors_and_no_configuration(path):
     ]
     ours = [name for name in named if name.split(".")[0] not in PURE]
 
-    assert all(
-        name == "astra_core.errors" or name.startswith(f"{functional.__name__}.") for name in ours
-    )
+    assert all(name == "astra_core.errors" or name.rpartition(".")[0] in PACKAGES for name in ours)

@@ -12,22 +12,25 @@ import torch
 from each_row import each_row
 
 from astra_core.algorithms.functional import (
-    advantages,
-    aggregation,
-    ast_reward,
     credit,
     divergences,
     groups,
-    imitation,
     kl,
     masking,
-    policy_gradient,
     preference,
     preference_variants,
+)
+from astra_core.errors import ShapeError
+from astra_parts.algorithms import functional as parts
+from astra_parts.algorithms.functional import (
+    advantages,
+    aggregation,
+    ast_reward,
+    imitation,
+    policy_gradient,
     soft_clipping,
     turns,
 )
-from astra_core.errors import ShapeError
 
 MATRIX, VECTOR = (2, 3), (2,)
 # What torch would take for them without a word, by broadcasting.
@@ -127,14 +130,14 @@ BACKED_UP = Guarded(
 )
 SIBLINGS = Guarded(credit.sibling_groups, "parents seeds", shape=VECTOR)
 PREFERRED = Guarded(credit.preference_pairs, "rewards groups", shape=VECTOR)
-OVER_RUNS = Guarded(groups.group_advantages_over_runs, "rewards groups runs", shape=VECTOR)
+OVER_RUNS = Guarded(parts.group_advantages_over_runs, "rewards groups runs", shape=VECTOR)
 
 SAME_SHAPE = [
     *PAIRS,
     LOG_RATIOS,
     WEIGHTS_OF_PAIRS,
     *MASKED,
-    Guarded(kl.importance_weighted_kl, "kl log_ratios"),
+    Guarded(parts.importance_weighted_kl, "kl log_ratios"),
     Guarded(
         ast_reward.ast_rewards, "likelihoods joint_scores response_scores", WEIGHTS, shape=VECTOR
     ),
@@ -144,15 +147,15 @@ SAME_SHAPE = [
     BACKED_UP,
     SIBLINGS,
     PREFERRED,
-    Guarded(groups.group_advantages, "rewards groups"),
-    Guarded(groups.leave_one_out, "rewards groups"),
+    Guarded(parts.group_advantages, "rewards groups"),
+    Guarded(parts.leave_one_out, "rewards groups"),
     Guarded(groups.num_flat_groups, "rewards groups"),
     OVER_RUNS,
     Guarded(
         imitation.distillation_advantages, "logprobs teacher_logprobs mask", {"coefficient": 1.0}
     ),
     Guarded(kl.kl_estimates, "logprobs reference_logprobs", {"estimator": "k1"}),
-    Guarded(kl.kl_penalised_rewards, "rewards kl mask", {"coefficient": 1.0}),
+    Guarded(parts.kl_penalised_rewards, "rewards kl mask", {"coefficient": 1.0}),
     Guarded(policy_gradient.value_losses, "values old_values returns"),
 ]
 
@@ -189,8 +192,8 @@ RANKS = [
     PREFERRED,
     OVER_RUNS,
     Guarded(credit.sibling_groups, "parents", shape=VECTOR),
-    Guarded(groups.group_advantages, "rewards"),
-    Guarded(groups.leave_one_out, "rewards"),
+    Guarded(parts.group_advantages, "rewards"),
+    Guarded(parts.leave_one_out, "rewards"),
     Guarded(groups.num_flat_groups, "rewards"),
     Guarded(imitation.top_k_selection, "rewards", {"k": 1}, VECTOR),
     Guarded(imitation.reward_weighted_probabilities, "rewards", shape=VECTOR),

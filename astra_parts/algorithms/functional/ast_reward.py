@@ -8,8 +8,8 @@ useful scale.
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from astra_core.algorithms.functional._shapes import require_rank, require_same_shape
 from astra_core.algorithms.functional.masking import masked_mean, masked_sum
+from astra_core.algorithms.functional.shapes import require_rank, require_same_shape
 
 
 def sequence_probability(

@@ -7,8 +7,8 @@ from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_core.algorithms import functional as fn
 from astra_core.errors import ConfigurationError, ShapeError
+from astra_parts.algorithms import functional as fn
 
 LAWS = settings(max_examples=30, derandomize=True, deadline=None)
 SEEDS = st.integers(0, 2**31)

@@ -11,14 +11,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from astra_core.algorithms.functional._shapes import (
+from astra_core.algorithms.functional.off_policy import importance_ratios
+from astra_core.algorithms.functional.shapes import (
     require_column_or_same,
     require_same_shape,
 )
 from astra_core.errors import ConfigurationError
-
-MAX_LOG_RATIO = 20.0
-"""Nats; exp(20) = 4.9e8 is finite in every float type we use. The limit of verl and OpenRLHF."""
 
 
 def reinforce_surrogate(
@@ -147,11 +145,6 @@ def truncated_surrogate(
     require_column_or_same(logprobs=logprobs, log_ratios=log_ratios, advantages=advantages)
     weights = importance_ratios(log_ratios.detach()).clamp(max=max_ratio)
     return -weights * advantages.detach() * logprobs
-
-
-def importance_ratios(log_ratios: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """``exp`` of the log-ratios, which are held within 20 nats so that none overflows."""
-    return log_ratios.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
 
 
 def value_losses(

@@ -4,8 +4,8 @@ from inspect import unwrap
 import pytest
 import torch
 
-from astra_core.algorithms import functional as fn
 from astra_core.errors import ShapeError
+from astra_parts.algorithms import functional as fn
 
 
 def test_ast_rewards_match_astra(cases):

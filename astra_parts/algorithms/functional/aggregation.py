@@ -18,8 +18,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from astra_core.algorithms.functional._shapes import require_column_or_same, require_rank
 from astra_core.algorithms.functional.masking import masked_sum
+from astra_core.algorithms.functional.shapes import require_column_or_same, require_rank
 from astra_core.errors import ConfigurationError
 
 Aggregation = Literal["token_mean", "sequence_mean", "sequence_sum", "constant_length"]

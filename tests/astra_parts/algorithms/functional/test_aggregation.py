@@ -8,9 +8,9 @@ from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_core.algorithms import functional as fn
-from astra_core.algorithms.functional import aggregation as unchecked
 from astra_core.errors import ConfigurationError, ShapeError
+from astra_parts.algorithms import functional as fn
+from astra_parts.algorithms.functional import aggregation as unchecked
 
 LAWS = settings(max_examples=40, derandomize=True, deadline=None)
 MODES = get_args(fn.Aggregation)

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_core.algorithms import functional as fn
 from astra_core.errors import ConfigurationError, DataError, ShapeError
+from astra_parts.algorithms import functional as fn
 
 LAWS = settings(max_examples=40, derandomize=True, deadline=None)
 

@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from astra_core.algorithms.functional._shapes import require_column_or_same
-from astra_core.algorithms.functional.policy_gradient import importance_ratios
+from astra_core.algorithms.functional.off_policy import importance_ratios
+from astra_core.algorithms.functional.shapes import require_column_or_same
 from astra_core.errors import ConfigurationError
 
 

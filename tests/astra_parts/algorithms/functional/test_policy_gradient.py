@@ -7,8 +7,9 @@ from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_core.algorithms import functional as fn
+from astra_core.algorithms import functional as core
 from astra_core.errors import ConfigurationError, ShapeError
+from astra_parts.algorithms import functional as fn
 
 LAWS = settings(max_examples=30, derandomize=True, deadline=None)
 CLIP = {"clip_low": 0.2, "clip_high": 0.3}
@@ -131,7 +132,7 @@ def test_sequence_level_ratios_share_the_gradient_over_the_tokens():
     # GSPO: the ratio is exp(mean of the log-ratios), so each of n tokens gets -r A / n.
     logprobs = torch.tensor([[0.2, 0.4, 9.0]], dtype=torch.float64, requires_grad=True)
     mask = torch.tensor([[True, True, False]])
-    ratios = fn.sequence_log_ratios(
+    ratios = core.sequence_log_ratios(
         logprobs, torch.zeros_like(logprobs), mask, length_normalised=True
     )
     losses = fn.importance_sampling_surrogate(ratios[:, None], row(2.0))

@@ -5,8 +5,8 @@ import pytest
 import torch
 from each_row import each_row
 
-from astra_core.algorithms import functional as fn
 from astra_core.errors import ConfigurationError
+from astra_parts.algorithms import functional as fn
 
 TEMPERATURES = {"temperature_good": 1.0, "temperature_bad": 1.5}
 

@@ -1,0 +1,6 @@
+from astra_core.algorithms import functional as core
+from astra_parts.algorithms import functional
+
+
+def test_no_name_is_offered_by_both_packages():
+    assert set() == set(core.__all__) & set(functional.__all__)

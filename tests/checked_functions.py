@@ -1,0 +1,30 @@
+"""Functions that check every annotated shape and type, and the numbers of the reference systems."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+VECTORS = Path(__file__).parent / "vectors"
+
+
+def read_cases(name: str, **entries: object) -> list[dict[str, Any]]:
+    """Cases of one vector file, or those of them that hold the given entries."""
+    found = json.loads((VECTORS / f"{name}.json").read_text(encoding="utf-8"))["cases"]
+    kept = [case for case in found if entries.items() <= case.items()]
+    assert kept
+    return kept
+
+
+def checked_functions(package: ModuleType) -> dict[str, Callable[..., Any]]:
+    """The functions that a package offers, each with a check of what it is given."""
+    from beartype import beartype
+    from jaxtyping import jaxtyped
+
+    own = {name: getattr(package, name) for name in package.__all__}
+    return {
+        name: jaxtyped(function, typechecker=beartype)
+        for name, function in own.items()
+        if isinstance(function, FunctionType)
+    }
