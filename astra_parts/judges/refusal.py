@@ -28,8 +28,8 @@ RULES = {
     "declined": r"\b(?:i|we) (?:must|have to|will|need to|respectfully)?\s*(?:\w+ly )?"
     r"(?:decline|refuse)\b",
     "no": r"^\W*(?:i (?:cannot|can't|won't|will not)|no)\W*(?:$|[.!])",
-    "rule": r"\b(?:not|never|in)\s?(?:\w+ ){0,3}(?:appropriate|ethical|acceptable|okay|ok)"
-    r" (?:or \w+ )?(?:to|for me)\b",
+    "rule": r"\b(?:in|un|(?:not|never) (?!only)(?:\w+ ){0,3})"
+    r"(?:appropriate|ethical|acceptable|okay|ok) (?:or \w+ )?(?:to|for me)\b",
     "objection": r"\bi (?:must|have to|need to|should|would) (?:\w+ )?"
     r"(?:point out|advise|address|stress|emphasi[sz]e|note|clarify|warn)\b[^!?]*"
     r"(?:harmful|problematic|inappropriate|violen\w+|offensive|unethical|illegal|safety concern|"
