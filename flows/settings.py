@@ -24,6 +24,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
 from astra_core.files import write_text
+from flows.usage import library
 from flows.values import read_value
 from tasks.params.checks import check_params
 from tasks.params.migration import migrate, refuse_earlier
@@ -32,7 +33,7 @@ from tasks.params.schema import PARAMS_FILE, Params, read_record
 from tasks.params.yaml_files import load_yaml, read_yaml_text
 
 PRESETS = "params"
-"""The folder of presets, beside params.yaml."""
+"""The folder of presets, beside params.yaml and in the package, whose own an upgrade renews."""
 _HEADING = re.compile(r"^((?:#.*\n)+)(\w+):", re.MULTILINE)
 
 
@@ -150,8 +151,14 @@ def planned_params(
 
 
 def presets(path: Path = PARAMS_FILE) -> tuple[str, ...]:
-    """The names of the presets beside params.yaml, sorted."""
-    return tuple(sorted(file.stem for file in (path.parent / PRESETS).glob("*.yaml")))
+    """The names of the presets beside params.yaml and in the package, sorted."""
+    return tuple(sorted(_preset_files(path)))
+
+
+def _preset_files(path: Path) -> dict[str, Path]:
+    """The file of each preset; one beside params.yaml comes before the package's own."""
+    places = (library() / PRESETS, path.parent / PRESETS)
+    return {file.stem: file for place in places for file in place.glob("*.yaml")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,14 +211,14 @@ def _read_with_comments(text: str) -> Any:
 
 def _lay_over(record: Any, preset: str, path: Path) -> list[str]:
     """The keys whose values changed when a preset is laid over ``record``."""
-    known = presets(path)
+    known = _preset_files(path)
     if preset not in known:
         msg = (
             f"--preset must name a file of the folder {PRESETS}, got {excerpt(preset)}; "
-            f"known are {list(known)}"
+            f"known are {sorted(known)}"
         )
         raise ConfigurationError(msg)
-    file = path.parent / PRESETS / f"{preset}.yaml"
+    file = known[preset]
     found = load_yaml(read_yaml_text(file), subject=str(file), way_out="correct that line")
     if not isinstance(found, Mapping):
         msg = f"{file} must hold keys of params.yaml, got {type(found).__name__}; correct it"

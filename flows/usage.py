@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 MARKER = "params.yaml"
+PACKAGE = "astra-red-team"
 Assignments = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="As if params.yaml said so; repeatable."),
@@ -66,4 +67,28 @@ def project_folder(start: Path) -> Path:
         if (folder / MARKER).is_file():
             return folder
     msg = f"astra must run in a folder with {MARKER} or below one, got {start}; change into it"
+    raise ConfigurationError(msg)
+
+
+def library() -> Path:
+    """The folder with the files that a new project begins with: the source, or what it installed.
+
+    Raises:
+        ConfigurationError: Neither has them.
+    """
+    from importlib.metadata import distributions
+
+    from astra_core.errors import ConfigurationError
+
+    # Where an installer put the data depends on how it was called.
+    installed = [
+        Path(str(file.locate())).resolve().parent
+        for own in distributions(name=PACKAGE)
+        for file in own.files or ()
+        if file.parts[-2:] == ("astra", "params.yaml")
+    ]
+    for place in (Path(__file__).resolve().parents[1], *installed):
+        if (place / "params.yaml").is_file() and (place / ".dvc" / "config").is_file():
+            return place
+    msg = f"{PACKAGE} must be installed with its share/astra, got none; install it again"
     raise ConfigurationError(msg)

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from flows.usage import PACKAGE, library
+
 _LOCKS = ("requirements.lock", "requirements-torch.lock")
-_FILES = ("params.yaml", *_LOCKS, ".dvc/config", ".dvcignore", ".gitignore")
-_PACKAGE = "astra-red-team"
+_FILES = ("params.yaml", *_LOCKS, ".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore")
 _README = """\
 # {name}
 
@@ -65,30 +66,6 @@ def init(
     say(f"{'next':<13}cd {folder}; astra check; astra run")
 
 
-def library() -> Path:
-    """The folder with the files that a new project begins with: the source, or what it installed.
-
-    Raises:
-        ConfigurationError: Neither has them.
-    """
-    from importlib.metadata import distributions
-
-    from astra_core.errors import ConfigurationError
-
-    # Where an installer put the data depends on how it was called.
-    installed = [
-        Path(str(file.locate())).resolve().parent
-        for own in distributions(name=_PACKAGE)
-        for file in own.files or ()
-        if file.parts[-2:] == ("astra", "params.yaml")
-    ]
-    for place in (Path(__file__).resolve().parents[2], *installed):
-        if (place / "params.yaml").is_file() and (place / ".dvc" / "config").is_file():
-            return place
-    msg = f"{_PACKAGE} must be installed with its share/astra, got none; install it again"
-    raise ConfigurationError(msg)
-
-
 def renew() -> Iterator[str]:
     """Names of the files of an init project that belong to the package, as they are rewritten."""
     from tasks.pipeline.order import SCRIPT
@@ -112,7 +89,7 @@ def _origin() -> str:
 
     if (library() / "pyproject.toml").is_file():
         return requirement("", {"url": library().as_uri()})
-    own = distribution(_PACKAGE)
+    own = distribution(PACKAGE)
     return requirement(own.version, json.loads(own.read_text("direct_url.json") or "{}"))
 
 
@@ -125,7 +102,7 @@ def requirement(version: str, source: Mapping[str, Any]) -> str:
         version: What an index is asked for.
         source: As direct_url.json has it; empty if an index it was.
     """
-    name = f"{_PACKAGE}[ops]"
+    name = f"{PACKAGE}[ops]"
     if not source:
         return f"{name}=={version}"
     url, git = source["url"], source.get("vcs_info")
@@ -153,9 +130,9 @@ def _fill(place: Path, origin: str) -> None:
     import re
     import shutil
 
-    for name in ("params", "plugins"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(library() / name, place / name, ignore=ignored)
+    # Presets are read from the package, so that an upgrade renews them.
+    for name, kept in (("params", "*.yaml"), ("plugins", "__pycache__")):
+        shutil.copytree(library() / name, place / name, ignore=shutil.ignore_patterns(kept))
     for name in _FILES:
         _copy(library() / name, place / name)
     _copy(_package_files()["stage.sh"], place / "stage.sh")

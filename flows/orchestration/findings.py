@@ -8,9 +8,7 @@ from prefect.artifacts import create_link_artifact
 from flows.orchestration.events import announce_data_drift
 from flows.orchestration.reports import publish_page
 from flows.runs.data_drift import DataDrift
-from flows.servers import services
 from tasks.figures.category_table import with_categories
-from tasks.machine.ports import MLFLOW_PAGES
 from tasks.records.evaluation import EVALUATION, EvaluationRecord, read_evaluation
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
@@ -114,6 +112,5 @@ def publish_report(report: Path = REPORT) -> None:
 
 def run_address(receipt: RegistrationReceipt) -> str:
     """The page of the registered run, on the tracking server or on this machine."""
-    served = [service.url for service in services.running() if "mlflow" in service.name]
-    base = pages_of(receipt.tracking_uri, served=next(iter(served), MLFLOW_PAGES))
+    base = pages_of(receipt.tracking_uri)
     return run_page(receipt.experiment_id, receipt.run_id, server=base)

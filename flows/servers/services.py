@@ -24,14 +24,14 @@ from flows.servers.processes import (
     start_process,
     stop_group,
 )
+from tasks.machine.ports import MLFLOW_SERVER, SERVICES
 from tasks.tracking.store import mlflow_server_command, project_root
 
-SERVICES = Path(".astra/services.json")
 LOGS = Path(".astra/logs")
 WORK_POOL = "astra-local"
 START_TIMEOUT_S = 120.0
 PREFECT = "prefect-server"
-MLFLOW = "mlflow-server"
+MLFLOW = MLFLOW_SERVER
 MARK = "ASTRA_SERVICE"  # the variable by which a service and all of its children are recognised
 
 

@@ -1,5 +1,9 @@
-"""The ports of Prefect's and MLflow's pages on this machine, unless ``astra ui`` names others."""
+"""Where Prefect's and MLflow's pages are on this machine, unless ``astra ui`` names other ports."""
+
+from pathlib import Path
 
 PREFECT_PORT = 4200
 MLFLOW_PORT = 5000
-MLFLOW_PAGES = f"http://127.0.0.1:{MLFLOW_PORT}"
+MLFLOW_SERVER = "mlflow-server"
+SERVICES = Path(".astra/services.json")
+"""The servers that ``astra ui`` has started, with their addresses."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from astra_core.errors import DataError
 from tasks.figures.turns import FILE as TURNS
 from tasks.figures.turns import TurnRecord
-from tasks.machine.ports import MLFLOW_PAGES
 from tasks.records.evaluation import EvaluationRecord, read_evaluation
 from tasks.records.reports import read_record, read_report
 from tasks.records.training import TrainingRecord
@@ -69,7 +68,7 @@ class Material:
     data: Mapping[str, Mapping[str, Any]]
     seconds: float | None
     rules: tuple[Mapping[str, Any], ...] = ()
-    server: str = MLFLOW_PAGES
+    server: str = ""
     flow_run: str = ""
 
     @property

@@ -8,7 +8,9 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from tasks.machine.ports import MLFLOW_PAGES
+from astra_core.files import read_json
+from tasks.machine.ports import MLFLOW_PORT, MLFLOW_SERVER, SERVICES
+from tasks.tracking.store import project_root
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -25,13 +27,22 @@ _BARS = ("final/attack_success_rate", "final/lift", "final/unique_attacks")
 _LINES = ("eval/attack_success_rate", "eval/reward_mean", "eval/kl_nats", "train/loss")
 
 
-def pages_of(tracking_uri: str, *, served: str = MLFLOW_PAGES) -> str:
-    """The address of a tracking server for readers; ``served`` if it is a store on this machine."""
+def pages_of(tracking_uri: str) -> str:
+    """The address of a tracking server for readers; of a store here, that of ``astra ui``."""
     parts = urlsplit(tracking_uri)
     if parts.scheme not in {"http", "https"}:
-        return served
+        return served_pages()
     # Readers of the page log in with their own account.
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+
+
+def served_pages() -> str:
+    """Where ``astra ui`` serves MLflow's pages of this project, or would serve them."""
+    try:
+        entries = read_json(project_root() / SERVICES)
+        return next(str(own["url"]) for own in entries if own["name"] == MLFLOW_SERVER)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, StopIteration):
+        return f"http://127.0.0.1:{MLFLOW_PORT}"
 
 
 def runs_page(experiment_id: str, *, server: str = "") -> str:

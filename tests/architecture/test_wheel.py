@@ -90,3 +90,7 @@ def test_the_installed_command_answers(installed, tmp_path):
     assert "Maintain:" in _call(installed / "bin" / "astra", "--help", cwd=tmp_path)
     told = _call(installed / "bin" / "astra", "--version", cwd=tmp_path)
     assert f"astra {astra_core.__version__}\n" == told
+    astra, project = installed / "bin" / "astra", tmp_path / "new"
+    _call(astra, "init", "new", cwd=tmp_path)
+    told = _call(astra, "check", "--preset", "curiosity", cwd=project)
+    assert "params.yaml is usable" == told.splitlines()[-1]

@@ -278,7 +278,10 @@ def test_the_presets_are_those_of_the_folder(with_presets, tmp_path):
         "local_chat",
         "untuned",
     } == set(PRESETS)
-    assert () == presets(tmp_path / "elsewhere/params.yaml")
+    mine = tmp_path / "elsewhere/params/mine.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.touch()
+    assert sorted(["mine", *PRESETS]) == [*presets(tmp_path / "elsewhere/params.yaml")]
 
 
 def test_a_file_of_an_earlier_version_is_rewritten_with_its_comments(params, tmp_path):

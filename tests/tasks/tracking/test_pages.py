@@ -1,6 +1,8 @@
 import json
 
-from tasks.tracking.pages import run_page, runs_page, share_view
+from astra_core.files import write_json
+from tasks.machine.ports import SERVICES
+from tasks.tracking.pages import pages_of, run_page, runs_page, share_view
 
 
 class _Client:
@@ -38,3 +40,16 @@ def test_links_lead_to_the_classic_page_of_runs_and_to_what_a_run_keeps():
     assert "/#/experiments/7/runs/ab/artifacts/report.html" == run_page(
         "7", "ab", artifact="report.html"
     )
+
+
+def test_a_store_on_this_machine_is_shown_where_astra_ui_serves_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    usual = pages_of("sqlite:///mlflow.db")
+    (tmp_path / SERVICES).parent.mkdir()
+    served = {"name": "mlflow-server", "pid": 1, "started": 0.0, "url": "http://127.0.0.1:5055"}
+    write_json([served], SERVICES)
+    shown = pages_of("sqlite:///mlflow.db")
+    SERVICES.write_text("[7]", encoding="utf-8")
+
+    assert ["http://127.0.0.1:5000", "http://127.0.0.1:5055"] == [usual, shown]
+    assert usual == pages_of("sqlite:///mlflow.db")
