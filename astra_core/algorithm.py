@@ -87,11 +87,7 @@ class Algorithm(Plugin):
 
     @classmethod
     def check_needs(
-        cls,
-        options: Section,
-        sampler_options: Section,
-        *,
-        gives: AbstractSet[Need] = ALL_GIVEN,
+        cls, options: Section, sampler_options: Section, *, gives: AbstractSet[Need] = ALL_GIVEN
     ) -> None:
         """Checks that a sampler of these options can serve this algorithm.
 

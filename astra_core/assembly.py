@@ -105,9 +105,7 @@ def load_system(
         is_trained=is_trained,
         device=device,
         machine=Machine.here(
-            device.type,
-            keeps_freed_memory=keeps_freed_memory,
-            num_threads=machine.num_threads,
+            device.type, keeps_freed_memory=keeps_freed_memory, num_threads=machine.num_threads
         ),
     )
     torch.set_num_threads(system.plan.num_threads)

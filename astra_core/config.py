@@ -89,8 +89,7 @@ class MachineConfiguration(Section):
     """Settings of the machine that affect a run's numbers."""
 
     device: Literal["auto", "cpu", "cuda"] = Field(
-        default="cpu",
-        description="Where the models are; auto takes CUDA where there is a device.",
+        default="cpu", description="Where the models are; auto takes CUDA where there is a device."
     )
     num_processes: int = Field(
         default=1,

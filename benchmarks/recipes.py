@@ -28,8 +28,7 @@ RECIPES: Mapping[str, Recipe] = {
     "three_replies": Recipe("untuned", ("rollouts.sampler.options.num_responses=3",)),
     "rude_costs": Recipe("untuned", (f"{_TERMS}.probe_score={{weight: -0.3}}",)),
     "absolute_floor": Recipe(
-        "untuned",
-        (f"{_TERMS}.likelihood.options={{under: target, floor: absolute, nats: 0.8}}",),
+        "untuned", (f"{_TERMS}.likelihood.options={{under: target, floor: absolute, nats: 0.8}}",)
     ),
     "no_rudeness_penalty": Recipe(changes=("reward.options.probe_penalty=0.0",)),
     "no_likelihood": Recipe(changes=("reward.options.nll_weight=0.0",)),

@@ -136,10 +136,7 @@ def can_teach(node: Node) -> bool:
 
 
 def credited_turns(
-    graphs: Sequence[Graph],
-    options: CreditOptions,
-    *,
-    reward: Callable[[Node], float] = own_reward,
+    graphs: Sequence[Graph], options: CreditOptions, *, reward: Callable[[Node], float] = own_reward
 ) -> list[CreditedTurn]:
     """Every turn that can be learned from, graph by graph and breadth first."""
     grown = forest(graphs)

@@ -260,10 +260,7 @@ def _packed_states(model: Any, packed: PackedRows, rows: TokenRows) -> Float[Ten
     for mask in masks.values() if isinstance(masks, dict) else [masks]:
         with_blocks(mask, packed.blocks)
     output = model.base_model(
-        input_ids=packed.input_ids,
-        attention_mask=masks,
-        position_ids=positions,
-        use_cache=False,
+        input_ids=packed.input_ids, attention_mask=masks, position_ids=positions, use_cache=False
     )
     num_context = rows.attention_mask.sum(dim=1) - rows.continuation_mask.sum(dim=1)
     tail = rows.continuation_ids.shape[1]

@@ -10,11 +10,7 @@ from typing import Any
 
 from astra_core.settings.sections import Section
 
-_BY_PLACE = (
-    Parameter.POSITIONAL_ONLY,
-    Parameter.POSITIONAL_OR_KEYWORD,
-    Parameter.VAR_POSITIONAL,
-)
+_BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.VAR_POSITIONAL)
 
 
 class _PluginType(ABCMeta):

@@ -54,9 +54,7 @@ def _two_highest(tokens: list[list[str]], n: int) -> dict[tuple[str, ...], tuple
 
 
 def _bleu(
-    own: list[str],
-    peaks: list[dict[tuple[str, ...], tuple[int, int]]],
-    lengths: Counter[int],
+    own: list[str], peaks: list[dict[tuple[str, ...], tuple[int, int]]], lengths: Counter[int]
 ) -> float:
     if not own:
         return 0.0

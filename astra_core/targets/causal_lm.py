@@ -185,10 +185,7 @@ def _format_of(model: LanguageModel, options: CausalLM.Options) -> ChatFormat:
     has_template = bool(model.tokenizer.chat_template)
     if options.format == "template" or (options.format == "auto" and has_template):
         return TemplateFormat(
-            model,
-            system=options.system_prompt,
-            seed=options.seed,
-            tags=options.think_tags,
+            model, system=options.system_prompt, seed=options.seed, tags=options.think_tags
         )
     return SeparatorFormat(model)
 

@@ -74,11 +74,7 @@ class ExpertIteration(Algorithm):
 
     @classmethod
     def check_needs(
-        cls,
-        options: Section,
-        sampler_options: Section,
-        *,
-        gives: AbstractSet[Need] = ALL_GIVEN,
+        cls, options: Section, sampler_options: Section, *, gives: AbstractSet[Need] = ALL_GIVEN
     ) -> None:
         """Choosing the best of a prompt's rollouts needs more than one of them."""
         width = getattr(sampler_options, "tree_width", None)

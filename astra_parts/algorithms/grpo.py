@@ -205,12 +205,7 @@ class GRPO(Algorithm):
             # The conversations of one tree are of one prompt.
             prompts = groups if self._is_over_runs else torch.zeros_like(groups)
             return group_advantages_over_runs(values, prompts, runs, min_spread=options.min_spread)
-        return group_advantages(
-            values,
-            groups,
-            scale=options.scale,
-            min_spread=options.min_spread,
-        )
+        return group_advantages(values, groups, scale=options.scale, min_spread=options.min_spread)
 
 
 def turns_by_prompt(

@@ -142,19 +142,13 @@ class PolicyGradient:
 
 
 def log_ratios(
-    logprobs: Float[Tensor, "B T"],
-    batch: PolicyBatch,
-    *,
-    level: RatioLevel,
+    logprobs: Float[Tensor, "B T"], batch: PolicyBatch, *, level: RatioLevel
 ) -> Float[Tensor, "B #T"]:
     """Attacker over sampling policy, nats: per token, or summed or averaged over each probe."""
     if level == "token":
         return logprobs - batch.behaviour_logprobs
     ratios = sequence_log_ratios(
-        logprobs,
-        batch.behaviour_logprobs,
-        batch.mask,
-        length_normalised=level == "sequence_mean",
+        logprobs, batch.behaviour_logprobs, batch.mask, length_normalised=level == "sequence_mean"
     )
     return ratios[:, None]
 

@@ -69,11 +69,7 @@ class REINFORCE(Algorithm):
 
     @classmethod
     def check_needs(
-        cls,
-        options: Section,
-        sampler_options: Section,
-        *,
-        gives: AbstractSet[Need] = ALL_GIVEN,
+        cls, options: Section, sampler_options: Section, *, gives: AbstractSet[Need] = ALL_GIVEN
     ) -> None:
         """Says that it is the baseline that needs siblings."""
         if "siblings" in cls.needs_with(options):

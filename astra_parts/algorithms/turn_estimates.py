@@ -5,13 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from astra_core.algorithms.credit import (
-    Forest,
-    alive,
-    can_teach,
-    forest,
-    turn_weights,
-)
+from astra_core.algorithms.credit import Forest, alive, can_teach, forest, turn_weights
 from astra_core.models.chat_format import SeparatorFormat
 from astra_core.models.rows import padded
 from astra_core.rollout import Graph, Node, Prompt
@@ -109,9 +103,7 @@ def _final_values(
         for index in last
     ]
     predicted = value_head.values(
-        contexts,
-        [()] * len(last),
-        tokens_per_batch=system.config.tokens_per_batch,
+        contexts, [()] * len(last), tokens_per_batch=system.config.tokens_per_batch
     )
     for index, (value,) in zip(last, predicted, strict=True):
         found[index] = value

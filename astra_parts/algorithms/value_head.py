@@ -85,10 +85,7 @@ class ValueHead:
 
     def state(self) -> Mapping[str, Tensor]:
         """Weight and bias for a checkpoint."""
-        return {
-            "value_head/weight": self._weight.detach(),
-            "value_head/bias": self._bias.detach(),
-        }
+        return {"value_head/weight": self._weight.detach(), "value_head/bias": self._bias.detach()}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Restores them in place, so that the optimiser's references stay valid."""

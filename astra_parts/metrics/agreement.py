@@ -31,11 +31,7 @@ class Agreement:
 
 
 def agreement(
-    pairs: Sequence[Iterable[Pair]],
-    *,
-    num_resamples: int,
-    confidence: float,
-    seed: int,
+    pairs: Sequence[Iterable[Pair]], *, num_resamples: int, confidence: float, seed: int
 ) -> Agreement:
     """Raw agreement and kappa with percentile intervals of a bootstrap over prompts.
 

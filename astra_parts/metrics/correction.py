@@ -77,11 +77,7 @@ def check_tells(confusion: Confusion, *, where: str) -> None:
 
 
 def corrected_rate(
-    rollouts: Sequence[Iterable[Verdicts]],
-    confusion: Confusion,
-    *,
-    num_resamples: int,
-    seed: int,
+    rollouts: Sequence[Iterable[Verdicts]], confusion: Confusion, *, num_resamples: int, seed: int
 ) -> Corrected:
     """The share of rollouts in which any turn is truly bad, as a mean over prompts.
 
@@ -138,11 +134,7 @@ def _drawn(rng: np.random.Generator, count: int, total: int, *, size: int) -> ND
 
 
 def _interval(
-    value: float,
-    draws: NDArray[np.float64],
-    *,
-    limits: tuple[float, float],
-    confidence: float,
+    value: float, draws: NDArray[np.float64], *, limits: tuple[float, float], confidence: float
 ) -> Interval:
     lows, highs = (np.where(np.isnan(draws), limit, draws) for limit in limits)
     return Interval(value, *ends_of(lows, highs, confidence=confidence))

@@ -53,12 +53,7 @@ class Strategies:
 
 
 def strategies_of(
-    graphs: Sequence[Graph],
-    *,
-    threshold: float,
-    seed: int,
-    ask: Ask | None = None,
-    budget: int = 0,
+    graphs: Sequence[Graph], *, threshold: float, seed: int, ask: Ask | None = None, budget: int = 0
 ) -> Strategies:
     """The strategies of the hits of these rollouts, numbered over all of them.
 

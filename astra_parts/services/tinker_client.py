@@ -270,10 +270,7 @@ def _drawn(answer: Any) -> Drawn | Exception:
 
 
 async def _fetch(url: str, archive: Path, *, limit_s: float) -> None:
-    async with (
-        httpx.AsyncClient(timeout=limit_s) as client,
-        client.stream("GET", url) as response,
-    ):
+    async with httpx.AsyncClient(timeout=limit_s) as client, client.stream("GET", url) as response:
         response.raise_for_status()
         with archive.open("wb") as file:
             async for part in response.aiter_bytes():

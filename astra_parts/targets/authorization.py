@@ -26,10 +26,7 @@ class Authorization(Section):
 
 
 def check_address(
-    address: str,
-    authorization: Authorization | None,
-    *,
-    subject: str = "endpoint: base_url",
+    address: str, authorization: Authorization | None, *, subject: str = "endpoint: base_url"
 ) -> bool:
     """True for an address on this machine, False for another that is authorised; opens no socket.
 

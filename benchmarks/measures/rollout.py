@@ -115,10 +115,7 @@ def _equality(shape: Shape, own: System, grown: TreeSampler) -> list[Figure]:
     )
     return [
         Figure(
-            "rollout: tokens that differ from the plain way's",
-            share,
-            "%",
-            MOST_DIFFERING_PERCENT,
+            "rollout: tokens that differ from the plain way's", share, "%", MOST_DIFFERING_PERCENT
         ),
         Figure("rollout: largest gap of a log-probability", gap, "nats", 1e-3),
     ]

@@ -15,12 +15,7 @@ from typing import Any
 
 import torch
 
-from astra_core.config import (
-    AlgorithmChoice,
-    EarlyStopping,
-    KLConfiguration,
-    TrainingConfiguration,
-)
+from astra_core.config import AlgorithmChoice, EarlyStopping, KLConfiguration, TrainingConfiguration
 from astra_core.registry import build
 from astra_core.training.trainer import Trainer
 from benchmarks.figures import Figure, Report

@@ -137,12 +137,7 @@ def _compared(
     ]
     for told in (_KEPT, ""):
         ways += [
-            Way(
-                f"{name}{told}",
-                partial(other.step, ours.pairs(1)),
-                few,
-                is_ours=bool(told),
-            )
+            Way(f"{name}{told}", partial(other.step, ours.pairs(1)), few, is_ours=bool(told))
             for name, other in others.items()
         ]
     found = costs(ways, effort)

@@ -67,10 +67,7 @@ def plain_generate(
         for name in ("temperature", "top_k", "top_p", "min_p"):
             del settings[name]
     config = GenerationConfig(
-        **settings,
-        do_sample=keys is None,
-        eos_token_id=list(model.end_ids) or None,
-        pad_token_id=0,
+        **settings, do_sample=keys is None, eos_token_id=list(model.end_ids) or None, pad_token_id=0
     )
     spoken = model.model.generate(
         input_ids=rows.input_ids,

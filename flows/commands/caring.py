@@ -70,8 +70,7 @@ def gc(
         bool, typer.Option("--dry-run", help="Only list, as without --yes.")
     ] = False,
     days: Annotated[
-        float,
-        typer.Option(min=0.0, help="Keep what was written in the last days."),
+        float, typer.Option(min=0.0, help="Keep what was written in the last days.")
     ] = 14.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

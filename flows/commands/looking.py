@@ -70,9 +70,7 @@ def doctor(
     _run_tasks("--doctor", *(["--fix"] if fix else []), *(["--json"] if as_json else []))
 
 
-def render(
-    check: Annotated[bool, typer.Option(help="Only compare.")] = False,
-) -> None:
+def render(check: Annotated[bool, typer.Option(help="Only compare.")] = False) -> None:
     """Write dvc.yaml from the stages' signatures."""
     _run_tasks("--render", *(["--check"] if check else []))
 

@@ -20,8 +20,7 @@ JOBS = Path(".astra/jobs")
 _FAREWELL_S = 3  # for a client that has sent half of its request
 
 Models = Annotated[
-    list[str] | None,
-    typer.Argument(help="champion, a version's number, a folder, or NAME=FOLDER."),
+    list[str] | None, typer.Argument(help="champion, a version's number, a folder, or NAME=FOLDER.")
 ]
 Port = Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one.")]
 Host = Annotated[str, typer.Option(help="An address other than 127.0.0.1 needs a token.")]

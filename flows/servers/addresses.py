@@ -8,13 +8,7 @@ from urllib.parse import urlsplit
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
-from flows.servers.access import (
-    HOSTS,
-    auth_string,
-    client_variables,
-    header,
-    tracking_variables,
-)
+from flows.servers.access import HOSTS, auth_string, client_variables, header, tracking_variables
 from flows.servers.services import MLFLOW, PREFECT, Service, ServiceError, answers, running
 
 

@@ -117,11 +117,7 @@ def run_stages(point: Point, *turns: str, parent: str | None, timeout_s: float |
     try:
         with point.log.open("a", encoding="utf-8") as log:
             status = run_group(
-                command,
-                environment=environment,
-                timeout_s=timeout_s,
-                folder=point.folder,
-                log=log,
+                command, environment=environment, timeout_s=timeout_s, folder=point.folder, log=log
             )
     except subprocess.TimeoutExpired:
         msg = f"point {point.name} must end within {timeout_s:g} s; raise flow.timeouts_s"

@@ -66,7 +66,7 @@ FINDINGS: Mapping[str, re.Pattern[str]] = MappingProxyType(
         "template_token": re.compile(
             r"\{\{[^{}\n]{0,80}\}\}|\{%[^\n]{0,80}%\}|\$\{\w{1,40}\}|\{[A-Za-z_][\w.]{0,40}\}"
             r"|<[A-Z][A-Z0-9_]{2,40}>|%\(\w{1,40}\)s|\[(?:INSERT|YOUR|ENTER)\b[^\[\]\n]{0,60}\]"
-            r"|<\|\w{1,40}\|>|</?s>|\[/?INST\]|<</?SYS>>",
+            r"|<\|\w{1,40}\|>|</?s>|\[/?INST\]|<</?SYS>>"
         ),
         "email": re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}"),
         # Written in groups or with a country code; a bare run of digits is more often a quantity.

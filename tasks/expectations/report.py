@@ -205,11 +205,7 @@ class ValidationReport:
         if self.splits:
             sizes = ", ".join(f"{split} {count}" for split, count in self.splits.items())
             lines += ["", f"Accepted rows: {sizes}."]
-        lines += [
-            "",
-            "| check | limit | level | holds | seen | ids |",
-            "|---|---|---|---|---|---|",
-        ]
+        lines += ["", "| check | limit | level | holds | seen | ids |", "|---|---|---|---|---|---|"]
         lines += [_table_row(check) for check in self.checks]
         if self.advice:
             lines += ["", "## What to do", ""]

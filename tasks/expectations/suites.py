@@ -149,10 +149,7 @@ def _of_the_whole(validation: ValidationConfiguration) -> list[Any]:
 
 
 def rollout_suite(
-    *,
-    max_failed_fraction: float,
-    vocabulary_size: int | None = None,
-    are_verdicts: bool = False,
+    *, max_failed_fraction: float, vocabulary_size: int | None = None, are_verdicts: bool = False
 ) -> "ExpectationSuite":
     """What the rollouts must be before anything learns from them; reads ``rollout_facts``.
 

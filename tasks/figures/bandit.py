@@ -58,7 +58,5 @@ def with_bandit(
         f"{BANDIT}_calls": float(won.calls),
     }
     return replace(
-        untrained,
-        intervals=untrained.intervals | rate,
-        figures=untrained.figures | figures,
+        untrained, intervals=untrained.intervals | rate, figures=untrained.figures | figures
     )

@@ -33,11 +33,7 @@ def category_rates(
     if not labels:
         return {}
     gains = [after - before for after, before in zip(attacker, baseline, strict=True)]
-    how: dict[str, Any] = {
-        "num_resamples": num_resamples,
-        "confidence": confidence,
-        "seed": seed,
-    }
+    how: dict[str, Any] = {"num_resamples": num_resamples, "confidence": confidence, "seed": seed}
     rates, before = (
         means_by_label(labels, values, are_rates=True, **how) for values in (attacker, baseline)
     )

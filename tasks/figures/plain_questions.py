@@ -16,11 +16,7 @@ TRIED_WITH = 8
 
 
 def plain_questions(
-    trained: Sequence[float],
-    test: Sequence[Prompt],
-    dev: Sequence[Prompt],
-    *,
-    examiner: Examiner,
+    trained: Sequence[float], test: Sequence[Prompt], dev: Sequence[Prompt], *, examiner: Examiner
 ) -> PlainQuestions | None:
     """How often plain questions succeed on the test prompts, and the attacker's gain over the best.
 

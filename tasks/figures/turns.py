@@ -57,11 +57,7 @@ def turn_rates(
         confidence: Probability inside an interval.
         seed: Same seed, same intervals.
     """
-    how: dict[str, Any] = {
-        "num_resamples": num_resamples,
-        "confidence": confidence,
-        "seed": seed,
-    }
+    how: dict[str, Any] = {"num_resamples": num_resamples, "confidence": confidence, "seed": seed}
     prompts = by_prompt(graphs)
     paths = [
         [path for own in runs for path in own.paths() if not all(n.is_unjudged for n in path)]

@@ -73,11 +73,7 @@ _open: list[Heartbeat] = []
 
 @contextmanager
 def heartbeat(
-    description: str,
-    total: int = 0,
-    *,
-    show: Show,
-    every_s: float | None = None,
+    description: str, total: int = 0, *, show: Show, every_s: float | None = None
 ) -> Iterator[Heartbeat]:
     """Yields a heartbeat whose line is shown at intervals; a loop's replaces that of its stage."""
     around = _open[-1] if _open else None

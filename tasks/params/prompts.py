@@ -113,12 +113,7 @@ class PromptsConfiguration(Section):
         if self.source == "builtin" and self.metadata_columns not in {"all", ()}:
             msg = "metadata_columns must be 'all' when source is 'builtin', which has no columns"
             raise ValueError(msg)
-        named = (
-            self.goal_column,
-            self.category_column,
-            self.context_column,
-            self.reference_column,
-        )
+        named = (self.goal_column, self.category_column, self.context_column, self.reference_column)
         given = [name for name in named if name is not None]
         if self.source == "builtin" and given:
             msg = f"'{given[0]}' must be no column when source is 'builtin', which has none"

@@ -122,8 +122,7 @@ class PromotionConfiguration(Section):
         default=0.5, description="Rarefied distinct-2 over the untrained attacker's."
     )
     max_top_strategy_share: Probability | None = Field(
-        default=0.5,
-        description="Share of hits in one strategy, unless it was so before training.",
+        default=0.5, description="Share of hits in one strategy, unless it was so before training."
     )
     max_nonword_gain: Probability | None = Field(
         default=0.05,

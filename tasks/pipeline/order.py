@@ -21,7 +21,7 @@ SCRIPT = Path("stage.sh")
 HEADER = "# Rendered from the stage signatures in tasks/ by `astra render`; do not edit.\n"
 # What `dvc plots show` and `dvc plots diff` draw from a file that a stage declares as a plot.
 CURVES = {
-    "reports/training_steps.csv": ("train/loss", "train/grad_norm", "eval/attack_success_rate"),
+    "reports/training_steps.csv": ("train/loss", "train/grad_norm", "eval/attack_success_rate")
 }
 
 

@@ -110,10 +110,7 @@ def _figures(
 
 def unmeasured_bands(found: Sequence[GateRule]) -> tuple[str, ...]:
     """A sentence for each rule that is neither kept nor broken, as its figure is not known."""
-    needs = {
-        _PERPLEXITY: "neither target nor reference gives",
-        _KL: "the reference gives no",
-    }
+    needs = {_PERPLEXITY: "neither target nor reference gives", _KL: "the reference gives no"}
     return tuple(
         f"{rule.name} was not measured: {needs[rule.name]} log-probabilities"
         for rule in found

@@ -21,13 +21,7 @@ from tasks.promotion.gate import Comparison, Verdict
 from tasks.promotion.smoke import why_unusable
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.registry.registered import has_version, version_numbered
-from tasks.tracking.registry.versions import (
-    CANDIDATE,
-    CHAMPION,
-    PREVIOUS,
-    aliases_of,
-    set_alias,
-)
+from tasks.tracking.registry.versions import CANDIDATE, CHAMPION, PREVIOUS, aliases_of, set_alias
 from tasks.tracking.store import alone_with, connect, project_root, store_errors
 
 if TYPE_CHECKING:

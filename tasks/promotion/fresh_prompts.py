@@ -19,12 +19,7 @@ MIN_BUILTIN = 400
 
 
 def fresh_prompts(
-    params: Params,
-    known: Collection[str],
-    *,
-    fresh_seed: int,
-    file: Path | None,
-    folder: Path,
+    params: Params, known: Collection[str], *, fresh_seed: int, file: Path | None, folder: Path
 ) -> tuple[list[Prompt], int]:
     """Valid prompts that no attacker has met, as many as asked for, and how many were left out.
 

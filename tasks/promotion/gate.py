@@ -166,12 +166,7 @@ def compare(
     )
 
 
-def decide(
-    comparison: Comparison,
-    *,
-    rules: PromotionConfiguration,
-    stake: Stake,
-) -> Verdict:
+def decide(comparison: Comparison, *, rules: PromotionConfiguration, stake: Stake) -> Verdict:
     """Whether the candidate may become champion.
 
     It wins by success, or by being no worse and far more diverse. Where both ways are open, each

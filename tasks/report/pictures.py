@@ -135,11 +135,7 @@ def _turns(rates: Mapping[str, TurnRates | None]) -> Chart | None:
         for (label, own), colour in zip(rates.items(), (FIRST, SECOND), strict=False)
     ]
     svg = draw_lines(
-        lines,
-        name="Success by turn",
-        labels=("turn", "success by then"),
-        is_share=True,
-        whole=True,
+        lines, name="Success by turn", labels=("turn", "success by then"), is_share=True, whole=True
     )
     return _chart(
         "Success by turn", "Share of rollouts with a success in this turn or an earlier one.", svg

@@ -22,12 +22,7 @@ from astra_core.seeding import derive_key
 from tasks.params.prompts import PromptsConfiguration
 from tasks.pipeline.stage import Out, stage
 from tasks.records.intake import Intake, write_intake
-from tasks.records.prompt_table import (
-    COLUMNS,
-    METADATA,
-    SPLITS,
-    prompt_schema,
-)
+from tasks.records.prompt_table import COLUMNS, METADATA, SPLITS, prompt_schema
 from tasks.sources.distinct_rows import BATCH_ROWS, DistinctRows, record_batch
 from tasks.sources.families import FamilyFinder
 from tasks.sources.rows import columns_of, source_rows

@@ -115,11 +115,7 @@ def _evidence(params: RegistrationParams, files: RegistrationFiles) -> Evidence:
         steps=read_table(files.steps, columns=("step", "train/loss")),
         table=read_table(files.table, columns=("role", "success_rate")),
         files=_kept(files, evaluation_folder(examined.evaluation_key)),
-        datasets={
-            "prompts": files.seed_prompts,
-            "valid": files.valid,
-            "rollouts": files.baseline,
-        },
+        datasets={"prompts": files.seed_prompts, "valid": files.valid, "rollouts": files.baseline},
         turns=_turns(params, files.evidence),
     )
 

@@ -159,11 +159,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _record(
-    summary: RolloutsSummary,
-    talk: _Talk,
-    *,
-    system: "System",
-    validated: "ValidationReport",
+    summary: RolloutsSummary, talk: _Talk, *, system: "System", validated: "ValidationReport"
 ) -> RolloutsRecord:
     from astra_core.scorer import version_of
 

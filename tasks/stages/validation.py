@@ -132,11 +132,7 @@ class _Judged:
 
 
 def _judged(
-    folder: Path,
-    validation: ValidationConfiguration,
-    scoring: Scoring,
-    *,
-    set_facts: SetFacts,
+    folder: Path, validation: ValidationConfiguration, scoring: Scoring, *, set_facts: SetFacts
 ) -> _Judged:
     """The prompts held against the row suite, piece by piece."""
     suite = prompt_row_suite(validation)

@@ -14,12 +14,7 @@ from pydantic import BaseModel
 
 from tasks.machine.console import complain
 from tasks.tracking.lineage.provenance import code_changes, provenance
-from tasks.tracking.store import (
-    connect,
-    experiment_id,
-    one_line,
-    tracking_failures,
-)
+from tasks.tracking.store import connect, experiment_id, one_line, tracking_failures
 from tasks.tracking.values import MAX_TAG, MAX_VALUE, clean_key, cut, finite_numbers, flattened
 
 if TYPE_CHECKING:

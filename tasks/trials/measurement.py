@@ -43,11 +43,7 @@ def examined_amount(trainer: "Trainer", evaluator: "Evaluator", *, num_prompts: 
 
 
 def amount_of(
-    system: "System",
-    graphs: Sequence["Graph"],
-    *,
-    seconds: float,
-    num_prompts: int | None = None,
+    system: "System", graphs: Sequence["Graph"], *, seconds: float, num_prompts: int | None = None
 ) -> Amount:
     """The average cost of the conversations of one prompt.
 

@@ -14,12 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from astra_core.config import (
-    Choice,
-    EarlyStopping,
-    KLConfiguration,
-    StalenessConfiguration,
-)
+from astra_core.config import Choice, EarlyStopping, KLConfiguration, StalenessConfiguration
 from astra_core.errors import ConfigurationError, TrainingError
 from tasks.machine.console import libraries_to, say
 from tasks.params.schema import Params
@@ -122,11 +117,7 @@ def run_rate_range(
 
 
 def _tried(
-    params: TrainingParams,
-    files: TrainingFiles,
-    scratch: Path,
-    *,
-    rates: Sequence[float],
+    params: TrainingParams, files: TrainingFiles, scratch: Path, *, rates: Sequence[float]
 ) -> Iterator[Outcome]:
     """The outcome of the untrained attacker, then of each rate."""
     untrained = _trainer(params, files, scratch, rate=rates[0])

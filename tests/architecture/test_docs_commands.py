@@ -31,11 +31,7 @@ def test_a_quick_command_runs(command):
     words = shlex.split(command)
     module = {"astra": ["-m", "flows.cli"], "python": []}[words[0]]
     done = subprocess.run(
-        [sys.executable, *module, *words[1:]],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, *module, *words[1:]], cwd=ROOT, capture_output=True, text=True, check=False
     )
 
     assert (0, "") == (done.returncode, done.stderr)

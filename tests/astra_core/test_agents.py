@@ -5,13 +5,7 @@ import torch
 from tiny_agents import agents_config, agents_system, changed, weights
 from tiny_chats import PROMPTS, chat_config, chat_model, chat_system
 
-from astra_core.agents import (
-    Agent,
-    as_exported,
-    own_folder,
-    separate_models,
-    turn_figures,
-)
+from astra_core.agents import Agent, as_exported, own_folder, separate_models, turn_figures
 from astra_core.config import EvaluationConfiguration
 from astra_core.conversation import Conversation
 from astra_core.errors import ConfigurationError

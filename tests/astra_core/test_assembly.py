@@ -117,11 +117,7 @@ def test_models_are_on_the_cuda_device(folders, device):
 
 
 def test_folders_are_those_of_the_roles_but_for_another_attacker(folders, tmp_path):
-    paths = {
-        "attacker": folders.attacker,
-        "target": folders.target,
-        "reference": folders.reference,
-    }
+    paths = {"attacker": folders.attacker, "target": folders.target, "reference": folders.reference}
 
     assert folders == ModelFolders.of(paths)
     other = ModelFolders.of(paths, attacker=tmp_path)

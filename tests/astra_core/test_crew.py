@@ -5,11 +5,7 @@ import torch
 from closed_executors import close_executors
 from tiny_folders import tiny_folders, torch_as_before
 
-from astra_core.assembly import (
-    build_evaluator,
-    build_sampler,
-    load_system,
-)
+from astra_core.assembly import build_evaluator, build_sampler, load_system
 from astra_core.config import (
     Choice,
     EvaluationConfiguration,

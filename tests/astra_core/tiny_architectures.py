@@ -77,10 +77,7 @@ PLAIN = {
         "falcon",
         {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "alibi": True},
     ),
-    "gemma2": (
-        "gemma2",
-        GROUPED | {"head_dim": 8, "sliding_window": WINDOW, "layer_types": MIXED},
-    ),
+    "gemma2": ("gemma2", GROUPED | {"head_dim": 8, "sliding_window": WINDOW, "layer_types": MIXED}),
     "gptj": (
         "gptj",
         {"n_positions": 128, "n_embd": 16, "n_layer": 2, "n_head": 2, "rotary_dim": 4},
@@ -92,14 +89,8 @@ PLAIN = {
 """Those that cannot, and are read the plain way."""
 
 LONE = {
-    "mamba": (
-        "mamba",
-        {"hidden_size": 16, "num_hidden_layers": 2, "state_size": 4, "expand": 2},
-    ),
-    "lfm2": (
-        "lfm2",
-        GROUPED | {"layer_types": ["conv", "full_attention"], "conv_L_cache": 3},
-    ),
+    "mamba": ("mamba", {"hidden_size": 16, "num_hidden_layers": 2, "state_size": 4, "expand": 2}),
+    "lfm2": ("lfm2", GROUPED | {"layer_types": ["conv", "full_attention"], "conv_L_cache": 3}),
 }
 """Those that keep a state, and are read alone and from the start."""
 

@@ -1,15 +1,6 @@
 """Values of params.yaml that their own types allow, and that lead nowhere."""
 
-from cases import (
-    CHECK,
-    Case,
-    both,
-    circle_at,
-    folder_at,
-    params,
-    pipe_at,
-    write,
-)
+from cases import CHECK, Case, both, circle_at, folder_at, params, pipe_at, write
 
 HASH = "0" * 40
 NOT_A_HASH = "revision must be a commit hash of 40 hexadecimal digits"
@@ -45,15 +36,7 @@ PLUGINS = [
     Case(f"{kind}: no such name", CHECK, (f"unknown {kind} 'nonsense'", "built-ins are"), arrange)
     for kind, arrange in (
         (kind, _plugin(kind, "nonsense"))
-        for kind in (
-            "scorer",
-            "sampler",
-            "reward",
-            "algorithm",
-            "optimizer",
-            "schedule",
-            "trainer",
-        )
+        for kind in ("scorer", "sampler", "reward", "algorithm", "optimizer", "schedule", "trainer")
     )
 ]
 PLUGINS += [

@@ -208,12 +208,7 @@ CASES = [
         _parquet(pa.table({"text": pa.array([1], pa.date32())})),
         "row 1 must hold text",
     ),
-    _case(
-        "no row",
-        "p.parquet",
-        _parquet(pa.table({"text": pa.array([], pa.string())})),
-        NONE,
-    ),
+    _case("no row", "p.parquet", _parquet(pa.table({"text": pa.array([], pa.string())})), NONE),
     _case(
         "nulls alone",
         "p.parquet",

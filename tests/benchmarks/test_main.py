@@ -9,7 +9,7 @@ from benchmarks.shapes import GPT2_SMALL
 from benchmarks.timing import Effort
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # TRL's import warns about other libraries
+    pytest.mark.filterwarnings("ignore")  # TRL's import warns about other libraries
 ]
 
 SHORT = ("--shape", "small", "--repetitions", "1", "--plain-repetitions", "1", "--trees", "1")

@@ -48,10 +48,7 @@ SMALL = LanguageModelConfiguration(
 )
 UTTERANCE = GenerationConfiguration(max_new_tokens=24)
 SYSTEM = SystemConfiguration(
-    max_context_tokens=128,
-    probe=UTTERANCE,
-    response=UTTERANCE,
-    scorer=Choice(name="profanity"),
+    max_context_tokens=128, probe=UTTERANCE, response=UTTERANCE, scorer=Choice(name="profanity")
 )
 NUM_DEV = 64
 
@@ -151,10 +148,7 @@ def examined(sampler):
 
 def train(sampler, name, run):
     config = TrainingConfiguration(
-        training_steps=run.training_steps,
-        num_episodes_per_experience=16,
-        batch_size=64,
-        lr=run.lr,
+        training_steps=run.training_steps, num_episodes_per_experience=16, batch_size=64, lr=run.lr
     )
     choice = Choice(name=name, options=run.options)
     Trainer(config, sampler, build("algorithm", choice, system=sampler.system)).train()

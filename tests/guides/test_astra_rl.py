@@ -14,9 +14,7 @@ from astra_core.samplers.tree import TreeSampler
 from astra_core.training.optimization.optimizers import OptimizerPlugin
 from astra_parts.algorithms.reinforce import REINFORCE
 from astra_parts.presets import hf_configuration, hf_trainer
-from astra_parts.testing import (
-    tiny_prompts,
-)
+from astra_parts.testing import tiny_prompts
 
 MINE = __name__
 TWO = tiny_prompts(2)

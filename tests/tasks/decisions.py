@@ -11,11 +11,7 @@ from tasks.params.schema import Params
 from tasks.promotion.decision import promote_attacker
 from tasks.promotion.examinations import REPORT_FILE, TABLE_FILE
 from tasks.tracking.registry.evidence import evaluation_folder
-from tasks.tracking.registry.versions import (
-    CHECKPOINT_DIGEST_TAG,
-    EVALUATION_KEY_TAG,
-    aliases_of,
-)
+from tasks.tracking.registry.versions import CHECKPOINT_DIGEST_TAG, EVALUATION_KEY_TAG, aliases_of
 from tasks.tracking.store import connect
 
 PARAMS = Params()

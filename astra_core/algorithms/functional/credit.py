@@ -12,11 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from astra_core.algorithms.functional.shapes import (
-    require_finite,
-    require_rank,
-    require_same_shape,
-)
+from astra_core.algorithms.functional.shapes import require_finite, require_rank, require_same_shape
 from astra_core.errors import ConfigurationError, DataError
 
 Backup = Literal["max", "mean", "leaf_mean"]

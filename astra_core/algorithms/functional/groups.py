@@ -12,11 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from astra_core.algorithms.functional.masking import MIN_SPREAD
-from astra_core.algorithms.functional.shapes import (
-    require_finite,
-    require_rank,
-    require_same_shape,
-)
+from astra_core.algorithms.functional.shapes import require_finite, require_rank, require_same_shape
 
 
 def num_flat_groups(

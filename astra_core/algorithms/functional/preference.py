@@ -14,11 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from astra_core.algorithms.functional._pairs import (
-    margins,
-    require_label_smoothing,
-    scaled_margins,
-)
+from astra_core.algorithms.functional._pairs import margins, require_label_smoothing, scaled_margins
 from astra_core.algorithms.functional.masking import masked_mean, masked_sum
 from astra_core.algorithms.functional.shapes import require_rank, require_same_shape
 from astra_core.errors import ConfigurationError

@@ -169,10 +169,6 @@ def _library_product() -> Any:
     except (AttributeError, OSError):
         return None
     size, number, place = ctypes.c_int, ctypes.c_float, ctypes.c_void_p
-    found.argtypes = [
-        *([size] * 6),
-        *(number, place, size, place, size),
-        *(number, place, size),
-    ]
+    found.argtypes = [*([size] * 6), *(number, place, size, place, size), *(number, place, size)]
     found.restype = None
     return found

@@ -78,10 +78,7 @@ class Stepper:
         return found
 
     def _new_step(
-        self,
-        generation: GenerationConfiguration,
-        cache: SlotCache,
-        rules: Special,
+        self, generation: GenerationConfiguration, cache: SlotCache, rules: Special
     ) -> DecodingStep:
         ends, barred, spare = rules
         step = DecodingStep(

@@ -22,11 +22,7 @@ from astra_core.system import System
 from astra_core.training.checkpoint import Checkpoint
 from astra_core.training.learner import Learner
 from astra_core.training.progress import Progress
-from astra_core.training.resume.policy import (
-    EVALUATION_FIELDS,
-    check_resumable,
-    package_version,
-)
+from astra_core.training.resume.policy import EVALUATION_FIELDS, check_resumable, package_version
 from astra_core.training.selection.stopping import Best, Stopping
 from astra_core.training.update import Updates
 
@@ -217,9 +213,7 @@ def moments_of(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def tensors_of(
-    model: Module,
-    optimizer: torch.optim.Optimizer,
-    memories: Mapping[str, Mapping[str, Tensor]],
+    model: Module, optimizer: torch.optim.Optimizer, memories: Mapping[str, Mapping[str, Tensor]]
 ) -> dict[str, Tensor]:
     """Trained weights, optimiser moments, random state and memories under ``area/name``.
 
@@ -262,9 +256,7 @@ def optimizer_record(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
 
 
 def restore_optimizer(
-    optimizer: torch.optim.Optimizer,
-    groups: list[dict[str, Any]],
-    tensors: Mapping[str, Tensor],
+    optimizer: torch.optim.Optimizer, groups: list[dict[str, Any]], tensors: Mapping[str, Tensor]
 ) -> None:
     """Restores groups and moments."""
     state: dict[int, dict[str, Tensor]] = {}

@@ -20,12 +20,7 @@ class KeptModels:
     """
 
     def __init__(
-        self,
-        best: Best,
-        state: RunState,
-        *,
-        store: CheckpointStore | None,
-        world: World,
+        self, best: Best, state: RunState, *, store: CheckpointStore | None, world: World
     ) -> None:
         self._best = best
         self._state = state

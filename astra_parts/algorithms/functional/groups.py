@@ -11,11 +11,7 @@ from torch import Tensor
 
 from astra_core.algorithms.functional.groups import compact, group_index, moments_of
 from astra_core.algorithms.functional.masking import MIN_SPREAD
-from astra_core.algorithms.functional.shapes import (
-    require_finite,
-    require_rank,
-    require_same_shape,
-)
+from astra_core.algorithms.functional.shapes import require_finite, require_rank, require_same_shape
 from astra_core.errors import ConfigurationError
 
 AdvantageScale = Literal["group", "batch", "none"]

@@ -9,11 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from astra_core.algorithms.functional.shapes import (
-    require_finite,
-    require_rank,
-    require_same_shape,
-)
+from astra_core.algorithms.functional.shapes import require_finite, require_rank, require_same_shape
 from astra_core.errors import ConfigurationError
 from astra_parts.algorithms.functional.advantages import n_step_returns, reward_to_go
 

@@ -12,10 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from astra_core.algorithms.functional.off_policy import importance_ratios
-from astra_core.algorithms.functional.shapes import (
-    require_column_or_same,
-    require_same_shape,
-)
+from astra_core.algorithms.functional.shapes import require_column_or_same, require_same_shape
 from astra_core.errors import ConfigurationError
 
 

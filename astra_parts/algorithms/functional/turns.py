@@ -5,11 +5,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from astra_core.algorithms.functional.credit import levels
-from astra_core.algorithms.functional.shapes import (
-    require_finite,
-    require_rank,
-    require_same_shape,
-)
+from astra_core.algorithms.functional.shapes import require_finite, require_rank, require_same_shape
 from astra_core.errors import ConfigurationError
 from astra_parts.algorithms.functional.advantages import token_gae
 

@@ -96,10 +96,7 @@ def policy_trainer(kind, algorithm, folder, **options):
             {"ratio": "sequence", "aggregation": "sequence_mean"},
             {"importance_sampling_level": "sequence", "loss_type": "grpo"},
         ),
-        (
-            {"kl": "loss", "kl_coefficient": 0.1},
-            {"beta": 0.1, "use_bias_correction_kl": False},
-        ),
+        ({"kl": "loss", "kl_coefficient": 0.1}, {"beta": 0.1, "use_bias_correction_kl": False}),
         ({"kl": "loss", "kl_coefficient": 0.1, "kl_importance_weighted": True}, {"beta": 0.1}),
         ({"surrogate": "cispo"}, {"loss_type": "cispo", "epsilon_high": 5.0}),
         ({"surrogate": "cispo", "max_ratio": 0.9}, {"loss_type": "cispo", "epsilon_high": 0.9}),

@@ -16,8 +16,7 @@ from astra_parts.testing import tiny_node
 
 
 @each_row(
-    "changes",
-    [{"failure": "no answer"}, {"probe_logprobs": ()}, {"probe_mask": (False,) * 3}],
+    "changes", [{"failure": "no answer"}, {"probe_logprobs": ()}, {"probe_mask": (False,) * 3}]
 )
 def test_a_probe_is_read_if_it_was_trained_and_its_likelihood_is_known(changes):
     assert is_readable(tiny_node(0.5))

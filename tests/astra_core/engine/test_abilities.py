@@ -18,12 +18,7 @@ from benchmarks.reference.plain_passes import plain_generate, plain_logprobs
 
 SHORT = GenerationConfiguration(max_new_tokens=6)
 # Most of them longer than the windows; with shared beginnings, and one that another starts with.
-CONTEXTS = [
-    (4, 5, 0, 6, 7, 8, 9, 10),
-    (6, 3),
-    (4, 5, 0, 6, 7, 8, 2, 2, 2, 3),
-    (4, 5, 0, 6, 7, 8),
-]
+CONTEXTS = [(4, 5, 0, 6, 7, 8, 9, 10), (6, 3), (4, 5, 0, 6, 7, 8, 2, 2, 2, 3), (4, 5, 0, 6, 7, 8)]
 CONTINUATIONS = [(3, 0), (5,), (), (6, 7, 8)]
 KEYS = [[derive_key(1, row, reply) for reply in range(2)] for row in range(len(CONTEXTS))]
 
@@ -43,8 +38,7 @@ def tier(name):
 
 
 @pytest.fixture(
-    params=[pytest.param(name, marks=tier(name)) for name in QUICK | SCALED | PLAIN],
-    scope="module",
+    params=[pytest.param(name, marks=tier(name)) for name in QUICK | SCALED | PLAIN], scope="module"
 )
 def name(request):
     return request.param

@@ -175,8 +175,7 @@ def test_under_autocast_both_are_in_fp32_and_near_the_exact_ones():
 
 
 @pytest.mark.skipif(
-    split_product._library_product() is None,
-    reason="torch was built without MKL's product of bf16",
+    split_product._library_product() is None, reason="torch was built without MKL's product of bf16"
 )
 @each_row("most", [0, MIN_ROWS * 512])
 def test_split_products_give_what_plain_ones_do(most):

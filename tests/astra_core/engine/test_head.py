@@ -115,8 +115,7 @@ def test_label_logprobs_make_a_block_of_logits_at_a_time_and_keep_no_more_than_a
 
 
 @pytest.mark.skipif(
-    split_product._library_product() is None,
-    reason="torch was built without MKL's product of bf16",
+    split_product._library_product() is None, reason="torch was built without MKL's product of bf16"
 )
 @each_row("most", [0, MIN_ROWS * 512])
 def test_label_logprobs_by_split_products_are_those_of_plain_ones(most):

@@ -18,12 +18,7 @@ def test_ngrams_are_the_runs_of_a_text():
 
 @each_row(
     ("texts", "expected"),
-    [
-        ([], 0.0),
-        (["a"], 1.0),
-        (["a", "a"], 0.5),
-        (["So bad!", "so  BAD", "so good", "x"], 0.75),
-    ],
+    [([], 0.0), (["a"], 1.0), (["a", "a"], 0.5), (["So bad!", "so  BAD", "so good", "x"], 0.75)],
 )
 def test_unique_fraction_counts_texts_that_differ_in_more_than_spelling(texts, expected):
     assert expected == unique_fraction(texts)

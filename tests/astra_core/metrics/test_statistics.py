@@ -5,12 +5,7 @@ import pytest
 from each_row import each_row
 
 from astra_core.errors import DataError, ShapeError
-from astra_core.metrics.statistics import (
-    Interval,
-    bootstrap_mean,
-    paired_gain,
-    rate_interval,
-)
+from astra_core.metrics.statistics import Interval, bootstrap_mean, paired_gain, rate_interval
 from astra_core.seeding import derive_key, generator
 
 

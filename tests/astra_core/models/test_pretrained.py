@@ -6,12 +6,7 @@ from each_row import each_row
 from safetensors.torch import load_file, save_file
 
 from astra_core.errors import ConfigurationError
-from astra_core.models.pretrained import (
-    device_for,
-    load_pretrained,
-    threads_for,
-    weights_digest,
-)
+from astra_core.models.pretrained import device_for, load_pretrained, threads_for, weights_digest
 from astra_parts.testing import tiny_language_model
 
 

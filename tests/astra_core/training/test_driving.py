@@ -74,11 +74,7 @@ def built(own, folder=None, *, sampler=TreeSampler, **changes):
     """A trainer of this class, as ``trainer_of`` builds the plain one."""
     plain = trainer_of(configured(**CONFIG | changes), folder, sampler=sampler)
     return own(
-        plain.config,
-        plain.sampler,
-        plain.algorithm,
-        evaluator=plain.evaluator,
-        store=plain.store,
+        plain.config, plain.sampler, plain.algorithm, evaluator=plain.evaluator, store=plain.store
     )
 
 

@@ -14,12 +14,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.registry import BUILT_INS
 from astra_core.samplers.tree import TreeSampler
 from astra_core.training.distribution.distributed import World
-from astra_core.training.team import (
-    AgentsAlgorithm,
-    build_algorithm,
-    mask_others,
-    own_means,
-)
+from astra_core.training.team import AgentsAlgorithm, build_algorithm, mask_others, own_means
 from astra_core.training.trainer import Trainer
 from astra_parts.algorithms.reinforce import REINFORCE
 from astra_parts.testing import tiny_graph, tiny_node

@@ -5,8 +5,7 @@ from astra_parts.algorithms.expert_iteration import ExpertIteration
 from astra_parts.testing import tiny_graph, tiny_node
 
 GRAPH = tiny_graph(
-    tiny_node(0.5, tiny_node(0.1), tiny_node(0.9)),
-    tiny_node(0.2, tiny_node(0.2), tiny_node(0.0)),
+    tiny_node(0.5, tiny_node(0.1), tiny_node(0.9)), tiny_node(0.2, tiny_node(0.2), tiny_node(0.0))
 )
 
 

@@ -108,10 +108,7 @@ def test_a_long_run_weighs_as_much_as_a_short_one_or_as_its_turns(make_algorithm
 
 def test_runs_are_flat_when_their_means_are(make_algorithm):
     prompt = tiny_prompts(1)[0]
-    graphs = [
-        run_of(prompt, 0, tiny_node(0.2), tiny_node(0.6)),
-        run_of(prompt, 1, tiny_node(0.4)),
-    ]
+    graphs = [run_of(prompt, 0, tiny_node(0.2), tiny_node(0.6)), run_of(prompt, 1, tiny_node(0.4))]
 
     assert 1.0 == make_algorithm("grpo", compare="runs").remember(graphs)["flat_groups"]
     assert 0.0 == make_algorithm("grpo", compare="prompt").remember(graphs)["flat_groups"]

@@ -144,14 +144,7 @@ def test_weighted_by_the_ratio_a_token_that_became_likelier_costs_more():
     assert 0.5 * 4.0 * (2.0 + 1.0) == pytest.approx(logprobs.grad.item())
 
 
-@each_row(
-    "options",
-    [
-        {},
-        {"kl": "reward"},
-        {"kl": "loss", "kl_estimator": "k2"},
-    ],
-)
+@each_row("options", [{}, {"kl": "reward"}, {"kl": "loss", "kl_estimator": "k2"}])
 def test_a_weight_without_a_kl_that_it_makes_unbiased_is_refused(options):
     with pytest.raises(ConfigurationError, match="kl_importance_weighted must be false") as caught:
         penalty(kl_importance_weighted=True, **options)

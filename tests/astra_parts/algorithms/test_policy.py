@@ -9,15 +9,8 @@ from astra_core.errors import ConfigurationError
 from astra_core.models.rows import pad_rows, padded_logits
 from astra_parts.algorithms.functional import aggregate
 from astra_parts.algorithms.kl_penalty import KLOptions, KLPenalty
-from astra_parts.algorithms.policy import (
-    PolicyOptions,
-    log_ratios,
-    mean_of,
-    policy_loss,
-)
-from astra_parts.algorithms.policy_batch import (
-    PolicyBatch,
-)
+from astra_parts.algorithms.policy import PolicyOptions, log_ratios, mean_of, policy_loss
+from astra_parts.algorithms.policy_batch import PolicyBatch
 from astra_parts.testing import tiny_graph, tiny_node
 
 LONG = tiny_node(1.0, probe_logprobs=(-1.0, -2.0, -3.0), reference_logprobs=(-4.0, -5.0, -6.0))
@@ -78,10 +71,7 @@ def test_a_column_of_losses_stands_for_every_token_of_its_probe():
 
 
 # Above the reference by 0.5, 1 and 2 nats at the trained tokens; half a reward unit per nat.
-@each_row(
-    ("mode", "expected"),
-    [("token_mean", 0.5 * 3.5), ("sequence_mean", 0.5 * (0.75 + 2.0))],
-)
+@each_row(("mode", "expected"), [("token_mean", 0.5 * 3.5), ("sequence_mean", 0.5 * (0.75 + 2.0))])
 def test_kl_in_the_loss_is_added_as_the_loss_is(mode, expected):
     penalty = KLPenalty(KLOptions(kl="loss", kl_estimator="k1", kl_coefficient=0.5))
     total, _ = policy_loss(NOW, torch.zeros(2, 1), TWO_ROWS, aggregation=mode, penalty=penalty)
@@ -109,11 +99,7 @@ def test_metrics_are_means_over_trained_tokens():
     )
 
     # Ratios 2, 1, 1; k3 of the first is 2 - 1 - log 2; advantages 1, 1, -2.
-    assert {
-        "ratio": 4 / 3,
-        "policy_kl_nats": (1 - LOG_TWO) / 3,
-        "advantage": 0.0,
-    } == pytest.approx(
+    assert {"ratio": 4 / 3, "policy_kl_nats": (1 - LOG_TWO) / 3, "advantage": 0.0} == pytest.approx(
         {name: metric for name, metric in metrics.items() if name not in FIGURES}, abs=1e-6
     )
 

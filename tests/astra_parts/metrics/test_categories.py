@@ -4,12 +4,7 @@ import pytest
 from each_row import each_row
 
 from astra_core.metrics.statistics import bootstrap_mean, rate_interval
-from astra_parts.metrics.categories import (
-    MAX_CATEGORIES,
-    category_labels,
-    label_of,
-    means_by_label,
-)
+from astra_parts.metrics.categories import MAX_CATEGORIES, category_labels, label_of, means_by_label
 from astra_parts.testing import tiny_prompts
 
 BOOTSTRAP = {"num_resamples": 50, "confidence": 0.9, "seed": 3}

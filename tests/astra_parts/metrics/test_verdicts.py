@@ -17,11 +17,7 @@ TREE = tiny_graph(
 UNJUDGED = tiny_graph(tiny_node(0.0, response_scores=(None, None)))
 FAILED = tiny_graph(tiny_node(0.0, failure="down"))
 LIMITS = {"threshold": 0.5, "second_threshold": 0.5}
-SECOND = {
-    (0,): (0.9, 0.2),
-    (0, 0): (0.4, None),
-    (1,): (0.1, 0.9),
-}
+SECOND = {(0,): (0.9, 0.2), (0, 0): (0.4, None), (1,): (0.1, 0.9)}
 
 
 def test_every_judged_reply_has_a_verdict():

@@ -235,11 +235,7 @@ def test_processes_killed_after_each_stage_cost_nothing_twice(tmp_path):
         check=False,
         capture_output=True,
         text=True,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(map(str, places)),
-            "OMP_NUM_THREADS": "1",
-        },
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places)), "OMP_NUM_THREADS": "1"},
     )
     assert 0 == done.returncode, done.stderr[-2000:]
     found = json.loads(done.stdout.splitlines()[-1])

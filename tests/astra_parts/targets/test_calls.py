@@ -6,14 +6,7 @@ from each_row import each_row
 
 from astra_core.errors import BudgetError
 from astra_core.rollout import Failure
-from astra_parts.targets.calls import (
-    CallError,
-    CallOptions,
-    Calls,
-    Pace,
-    Question,
-    about_tokens,
-)
+from astra_parts.targets.calls import CallError, CallOptions, Calls, Pace, Question, about_tokens
 from astra_parts.targets.kept import Kept
 
 QUESTIONS = [Question(f"k{number}", {}, 10) for number in range(20)]

@@ -22,10 +22,7 @@ from killed_run import kill_at
 from outside_calls import outside_calls
 
 from astra_core.config import GenerationConfiguration
-from astra_core.errors import (
-    ChangedTargetError,
-    ConfigurationError,
-)
+from astra_core.errors import ChangedTargetError, ConfigurationError
 from astra_core.rollout import Failure
 from astra_core.seeding import derive_key
 from astra_core.target import Answer

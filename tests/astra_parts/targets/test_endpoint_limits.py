@@ -11,11 +11,7 @@ from each_row import each_row
 from hostile_server import hostile_server, well
 from outside_calls import outside_calls
 
-from astra_core.errors import (
-    AuthorizationError,
-    BudgetError,
-    ConfigurationError,
-)
+from astra_core.errors import AuthorizationError, BudgetError, ConfigurationError
 from astra_core.target import Answer
 
 

@@ -8,7 +8,7 @@ from benchmarks.reference.other_trainers import TRAINERS, gradient_norm
 from benchmarks.shapes import language_model, rewarded_graphs, system
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # TRL's import warns about other libraries
+    pytest.mark.filterwarnings("ignore")  # TRL's import warns about other libraries
 ]
 
 

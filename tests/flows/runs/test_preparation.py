@@ -6,12 +6,7 @@ from pathlib import Path
 import pytest
 
 from astra_core.errors import ConfigurationError
-from flows.runs.preparation import (
-    check_early,
-    params_checked_before,
-    renew_pipeline,
-    usable_params,
-)
+from flows.runs.preparation import check_early, params_checked_before, renew_pipeline, usable_params
 from tasks.params.schema import Params, read_params
 from tasks.params.verdicts import is_known, verdict_key
 from tasks.pipeline.order import render

@@ -49,10 +49,9 @@ def test_evaluation_lines_say_each_category():
     record = replace(RECORD, categories={"fraud": own, "none": own})
 
     rates = "(3 prompts): 0.000 [0.000, 0.000] untrained, 0.500 [0.250, 0.750] trained"
-    assert [
-        f"by category    fraud {rates}",
-        f"               none {rates}",
-    ] == evaluation_lines(record)[3:]
+    assert [f"by category    fraud {rates}", f"               none {rates}"] == evaluation_lines(
+        record
+    )[3:]
 
 
 def test_evaluation_lines_say_strategies_and_optimism():

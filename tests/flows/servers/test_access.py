@@ -4,14 +4,7 @@ import sys
 
 import pytest
 
-from flows.servers.access import (
-    FILE,
-    _write_once,
-    auth_string,
-    header,
-    login_link,
-    new_auth_string,
-)
+from flows.servers.access import FILE, _write_once, auth_string, header, login_link, new_auth_string
 
 
 @pytest.fixture(autouse=True)

@@ -14,10 +14,7 @@ TELL_AND_SLEEP = "import os, time; print(os.getpid(), flush=True); time.sleep(30
 
 def _keep(code):
     return subprocess.Popen(
-        kept([sys.executable, "-c", code]),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        kept([sys.executable, "-c", code]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
 
 

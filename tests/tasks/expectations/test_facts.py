@@ -9,12 +9,7 @@ from astra_core.errors import DataError
 from astra_core.rollout import runs_of
 from astra_core.rollout.metadata import prompt_id_of
 from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts
-from tasks.expectations.facts import (
-    ROLLOUT_COLUMNS,
-    SetFacts,
-    prompt_facts,
-    rollout_facts,
-)
+from tasks.expectations.facts import ROLLOUT_COLUMNS, SetFacts, prompt_facts, rollout_facts
 from tasks.records.rollouts import rollout_tables, write_rollouts
 
 

@@ -18,10 +18,7 @@ FIRST = [
 ]
 CONFIG = EvaluationConfiguration(num_resamples=100, bandit_calls=10)
 EVALUATOR = Evaluator(
-    CONFIG,
-    prompts=tiny_prompts(4),
-    reward=AdversarialReward(AdversarialReward.Options()),
-    seed=0,
+    CONFIG, prompts=tiny_prompts(4), reward=AdversarialReward(AdversarialReward.Options()), seed=0
 )
 
 

@@ -14,13 +14,7 @@ from astra_core.rollout import Prompt
 from astra_parts.services.pointer import ServicePointer, leave_pointer, parameters_digest
 from astra_parts.services.remote_trainer import RemoteTrainer
 from astra_parts.testing import tiny_graph, tiny_language_model, tiny_node, tiny_prompts
-from tasks.figures.examination import (
-    EvaluationParams,
-    Examiner,
-    optimism,
-    rates,
-    was_selected,
-)
+from tasks.figures.examination import EvaluationParams, Examiner, optimism, rates, was_selected
 from tasks.pipeline.stage import sections_for
 from tasks.records.attacker import ATTACKER_FILE, AttackerNote
 from tasks.records.models import read_model_paths

@@ -19,11 +19,7 @@ def vocabulary_of(folder, text):
 @each_row(
     ("text", "known", "unknown"),
     [
-        (
-            "who did paint the fence, zorkle?",
-            "theatre zorkle t",
-            "gartenzaun quorfel",
-        ),
+        ("who did paint the fence, zorkle?", "theatre zorkle t", "gartenzaun quorfel"),
         (GERMAN, "gartenzaun quorfel", "zorkle glorp"),
     ],
 )

@@ -36,10 +36,7 @@ def test_the_attacker_that_succeeds_more_tells_what_it_takes():
     assert "the untrained attacker" in told
 
 
-@each_row(
-    "clean",
-    [Interval(0.15, 0.1, 0.2), Interval(0.45, 0.35, 0.55), None],
-)
+@each_row("clean", [Interval(0.15, 0.1, 0.2), Interval(0.45, 0.35, 0.55), None])
 def test_nothing_is_said_where_clean_probes_succeed_or_nobody_knows(clean):
     own = side(MUCH, clean) if clean is not None else {"attack_success_rate": MUCH}
 

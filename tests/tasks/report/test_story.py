@@ -5,13 +5,7 @@ from report_material import material
 
 from astra_core.metrics.statistics import Interval
 from tasks.records.evaluation import Belief, CalibrationNote, Selection
-from tasks.report.story import (
-    decision,
-    headlines,
-    lead,
-    limits,
-    story,
-)
+from tasks.report.story import decision, headlines, lead, limits, story
 
 SPAN = Interval(0.5, 0.4, 0.6)
 

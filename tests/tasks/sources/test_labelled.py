@@ -90,11 +90,7 @@ def test_columns_may_have_other_names(tmp_path):
     columns = LabelColumns(reply="answer", label="is_harmful", category="behaviour")
     (row,) = read_labelled(path, columns)
 
-    assert ("no", True, "x") == (
-        row.exchange.reply,
-        row.is_bad,
-        row.exchange.conversation.category,
-    )
+    assert ("no", True, "x") == (row.exchange.reply, row.is_bad, row.exchange.conversation.category)
 
 
 GIVEN = '{"reply": "r", "label": 1}\n'

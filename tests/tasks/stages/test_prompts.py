@@ -10,13 +10,7 @@ from each_row import each_row
 from astra_core.errors import ConfigurationError, DataError
 from tasks.params.prompts import PromptsConfiguration
 from tasks.records.intake import read_intake, read_places
-from tasks.stages.prompts import (
-    COLUMNS,
-    SPLITS,
-    PromptsFiles,
-    PromptsParams,
-    prepare_prompts,
-)
+from tasks.stages.prompts import COLUMNS, SPLITS, PromptsFiles, PromptsParams, prepare_prompts
 
 WORDS = [f"word{number}" for number in range(400)]
 

@@ -162,8 +162,7 @@ def registration_dies(client, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "write",
-    [pytest.param("create_logged_model", marks=pytest.mark.wide), "create_model_version"],
+    "write", [pytest.param("create_logged_model", marks=pytest.mark.wide), "create_model_version"]
 )
 def test_registration_completes_what_a_kill_left(project, monkeypatch, write):
     assert registration_dies(killed_after(1, of=[write]), monkeypatch)

@@ -48,10 +48,7 @@ def world(memory_folder):
         screen = Terminal()
         patch.setattr(sys, "stderr", screen)
         patch.setenv("TERM", "xterm")
-        reports = [
-            run(rollouts, "collect_rollouts"),
-            run(training, "train_attacker"),
-        ]
+        reports = [run(rollouts, "collect_rollouts"), run(training, "train_attacker")]
     (folder / "screen.txt").write_text(screen.getvalue(), "utf-8")
     return folder, reports
 

@@ -108,8 +108,7 @@ def test_no_sink_at_all_is_fine(project):
 
 @pytest.mark.real
 @pytest.mark.parametrize(
-    ("at", "said"),
-    [(0, "must not end the program, got sys.exit(0)"), (2, "got OSError")],
+    ("at", "said"), [(0, "must not end the program, got sys.exit(0)"), (2, "got OSError")]
 )
 def test_a_sink_that_fails_costs_a_line_and_the_others_continue(at, said, project, capsys):
     sinks = opened(mine(at=at), "csv")

@@ -94,8 +94,7 @@ def test_what_was_read_and_said_is_not_read_again(model):
     longer = [(*ids, *own, 9) for ids, own in zip(CONTEXTS, said, strict=True)]
     again = []
     shapes = lengths_read(
-        model,
-        lambda: again.append(CachedReading(model, longer, [0] * 4, store=store, room=8)),
+        model, lambda: again.append(CachedReading(model, longer, [0] * 4, store=store, room=8))
     )
 
     assert [(4, 1)] == shapes
@@ -124,8 +123,7 @@ def test_a_memory_is_used_up_to_the_last_log_probability_that_is_asked_for(model
     CachedReading(model, CONTEXTS, SUFFIXES, store=store, room=8).close()
     found = []
     shapes = lengths_read(
-        model,
-        lambda: found.append(CachedReading(model, CONTEXTS, SUFFIXES, store=store, room=8)),
+        model, lambda: found.append(CachedReading(model, CONTEXTS, SUFFIXES, store=store, room=8))
     )
     plain = PaddedReading(model, CONTEXTS, SUFFIXES)
 

@@ -117,8 +117,7 @@ def test_every_optimiser_moves_divided_weights_as_plain_ones(shards, name):
 
 
 @each_row(
-    ("setting", "value"),
-    [("lora", {}), ("gradient_checkpointing", True), ("dump_steps", [1])],
+    ("setting", "value"), [("lora", {}), ("gradient_checkpointing", True), ("dump_steps", [1])]
 )
 def test_what_would_need_whole_weights_is_refused(setting, value):
     given = {"sharding": "full", setting: value}

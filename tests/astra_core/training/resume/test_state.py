@@ -65,10 +65,7 @@ def test_every_optimizer_continues_where_it_stopped(tmp_path, name):
 @pytest.mark.real
 def test_a_schedule_continues_where_it_stopped(tmp_path):
     check_resumed(
-        tmp_path,
-        schedule=choice("transformers", kind="cosine"),
-        warmup_steps=2,
-        eval_every=9,
+        tmp_path, schedule=choice("transformers", kind="cosine"), warmup_steps=2, eval_every=9
     )
 
 

@@ -17,13 +17,7 @@ def evaluated(**changes):
 @pytest.mark.real
 @each_row(
     ("scheme", "steps"),
-    [
-        ("every", [0, 2, 3]),
-        ("first_and_last", [0, 3]),
-        ("first", [0]),
-        ("last", [3]),
-        ("none", []),
-    ],
+    [("every", [0, 2, 3]), ("first_and_last", [0, 3]), ("first", [0]), ("last", [3]), ("none", [])],
 )
 def test_each_scheme_evaluates_what_it_says(scheme, steps):
     assert steps == evaluated(evaluate=scheme)

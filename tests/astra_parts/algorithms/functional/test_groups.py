@@ -85,8 +85,7 @@ def test_not_scaling_keeps_the_reward_unit():
     rewards = torch.tensor([[0.0, 0.2], [0.0, 0.8]])
 
     torch.testing.assert_close(
-        torch.tensor([[-0.1, 0.1], [-0.4, 0.4]]),
-        fn.group_advantages(rewards, scale="none"),
+        torch.tensor([[-0.1, 0.1], [-0.4, 0.4]]), fn.group_advantages(rewards, scale="none")
     )
 
 

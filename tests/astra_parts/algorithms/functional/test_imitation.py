@@ -41,11 +41,7 @@ def test_distillation_advantages_match_nexrl(cases):
         teacher = torch.tensor([[math.nan if x is None else x for x in case["teacher"]]])
         mask = torch.tensor([case["loss_mask"]]).bool()
         actual = fn.distillation_advantages(
-            student,
-            teacher,
-            mask,
-            coefficient=case["kl_penalty_coef"],
-            discount=case["discount"],
+            student, teacher, mask, coefficient=case["kl_penalty_coef"], discount=case["discount"]
         )
         kl = core.kl_estimates(student, teacher, estimator="k1")
 
@@ -94,9 +90,7 @@ def test_top_k_takes_the_first_of_equals():
 
 @LAWS
 @given(
-    rewards=REWARDS.filter(bool),
-    minimum=st.none() | st.floats(-6, 6),
-    exploration=st.floats(0, 1),
+    rewards=REWARDS.filter(bool), minimum=st.none() | st.floats(-6, 6), exploration=st.floats(0, 1)
 )
 def test_reward_weighted_probabilities_are_a_distribution_that_follows_reward(
     rewards, minimum, exploration

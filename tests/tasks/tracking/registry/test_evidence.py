@@ -8,12 +8,7 @@ from astra_core.errors import DataError
 from astra_core.files import write_json
 from astra_core.settings.attacker import DEFAULT_INSTRUCTION
 from tasks.records.training import BestMeasured, Measured, TrainingRecord
-from tasks.tracking.registry.evidence import (
-    Evidence,
-    evaluation_folder,
-    read_package,
-    read_table,
-)
+from tasks.tracking.registry.evidence import Evidence, evaluation_folder, read_package, read_table
 
 
 @pytest.fixture

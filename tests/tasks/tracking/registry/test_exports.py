@@ -9,13 +9,7 @@ from pathlib import Path
 
 import pytest
 from played_service import PlayedService, adapters_of
-from registry_project import (
-    enter_project,
-    register,
-    write_checkpoint,
-    write_note,
-    write_project,
-)
+from registry_project import enter_project, register, write_checkpoint, write_note, write_project
 
 from astra_core.errors import ConfigurationError, TrainingError
 from astra_core.models.language_model import LanguageModel
