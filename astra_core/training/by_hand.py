@@ -53,6 +53,9 @@ class HandLoop:
         told: Called with each update, the experience it learned from, and whether it is the first.
         closed: Called with each experience that has been learned.
         kl: The limits on how far an experience may move the attacker.
+
+    Attributes:
+        on_experience: Called with every experience, before it is learned from.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class HandLoop:
         self._progress = progress
         self._first_graphs = first_graphs
         self._noted = noted
+        self.on_experience: Callable[[Experience], object] = lambda _: None
         self._told = told
         self._closed = closed
         self._kl = kl
@@ -101,6 +105,7 @@ class HandLoop:
     def given(self, experience: Experience) -> None:
         """Notes the experience that is learned from."""
         self._experience, self._is_first = experience, True
+        self.on_experience(experience)
         if self._begun is not None:
             self._noted(experience)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from astra_core.config import EvaluationConfiguration
 from astra_core.files import record_digest
 from astra_core.metrics.statistics import rate_interval
+from astra_core.models.folders import attacker_digest
 from astra_core.rollout import Graph, Prompt
 from astra_core.scorer import version_of
 from astra_parts.metrics.invented_words import InventedWords
@@ -16,6 +17,7 @@ from astra_parts.metrics.strategies import Strategies, strategies_of, strategy_m
 from tasks.figures.bandit import with_bandit
 from tasks.figures.belief import Believer
 from tasks.figures.target_use import target_figures, target_note
+from tasks.findings.archive import ARCHIVE, EVALUATION, Origin, keep_findings
 from tasks.pipeline.setup import SystemParams
 from tasks.pipeline.stage import Dep, Metric, Out
 from tasks.promotion.drift import drift_between
@@ -119,6 +121,11 @@ class Examiner:
         with loaded.target.accounted(f"evaluation {record_digest([key, who])[:16]}"):
             found = evaluator.evaluate(loaded)
             used = target_figures(loaded.target, found)
+        run = record_digest([key, who])
+        digest = attacker_digest(weights) if weights else who
+        origin = Origin.of(loaded, EVALUATION, run, attacker=digest)
+        path = ARCHIVE / f"{EVALUATION}-{origin.run}.parquet"
+        keep_findings(found.graphs, origin, path, threshold=evaluation.threshold)
         # What a training's own prompts are examined for needs no strategies.
         budget = evaluation.strategy_calls if is_final else 0
         with loaded.target.accounted(f"strategies {record_digest([key, who])[:16]}"):

@@ -14,6 +14,7 @@ from astra_core.config import EvaluationConfiguration, TrainingConfiguration
 from astra_core.errors import GateError
 from astra_core.files import draft_folder_of, write_text
 from astra_core.metrics.reply_signal import missing_signal
+from tasks.findings.archive import training_kept
 from tasks.machine.console import progress
 from tasks.params.schema import RegistrationConfiguration, TrackingConfiguration
 from tasks.pipeline.continuing import take_over_last
@@ -128,10 +129,11 @@ def train_attacker(setup: TrainingSetup, files: TrainingFiles = TrainingFiles())
 
     run, trainer = setup.run, setup.trainer
     world = trainer.world
-    target = trainer.sampler.system.target
+    target, threshold = trainer.sampler.system.target, run.sections["evaluation"]["threshold"]
     with target.accounted(f"training {run.key[:16]}"):
         if world.is_first:
-            _recorded(setup, files.steps)
+            with training_kept(trainer, run.key, threshold=threshold):
+                _recorded(setup, files.steps)
         else:
             drive(trainer, lambda _: None)
         used = dict(target.figures())

@@ -20,6 +20,7 @@ from tasks.pipeline.order import stages
 # What a run makes beside the stages' own products.
 MADE_BY_A_RUN = (
     "site",
+    "findings",
     "sweeps",
     "runs",
     "tracking",

@@ -50,7 +50,7 @@ TRACKING = TrackingConfiguration.read({"sinks": ["mlflow", "csv"]}, where="track
 def run(folder, *, kill_at=None):
     """The stage in ``folder``, to its end or killed on the way; leaves what it counted there."""
     count = [0]
-    own = [str(folder / name) for name in ("runs", "models", "reports", "tracking")]
+    own = [str(folder / name) for name in ("runs", "models", "reports", "tracking", "findings")]
 
     def live_through(moment, arguments):
         if moment not in MOMENTS or (moment == "open" and "r" in str(arguments[1])):
@@ -89,9 +89,9 @@ def child(folder, *, kill_at=None):
 
 
 def outputs(folder):
-    """The digest of every file that the stage owes to DVC, and of none other."""
+    """The digest of every file that the stage owes to DVC or the archive, and of none other."""
     found = {}
-    for product in STAGE.products:
+    for product in (*STAGE.products, "findings"):
         path = folder / product
         files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
         found |= {str(file.relative_to(folder)): file_digest(file) for file in files}

@@ -2,14 +2,19 @@
 
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from astra_core.models.folders import attacker_digest, require_folder
 from tasks.records.models import Parent
 from tasks.tracking.database.store_check import check_store, has_store
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.registry.registered import aliases_in, has_version
-from tasks.tracking.registry.versions import checkpoint_folder
+from tasks.tracking.registry.versions import CHECKPOINT_DIGEST_TAG, checkpoint_folder
 from tasks.tracking.store import connect, store_errors
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
 
 _WAY_OUT = "'astra status' shows the aliases; or set source to builtin"
 
@@ -37,17 +42,11 @@ def copy_version(name: str, wanted: str, folder: Path) -> Parent:
     Raises:
         TrackingError: There is no such version, it is incomplete, or the store cannot be read.
     """
-    number = version_number(name, wanted)
-    if number is None:
-        msg = (
-            f"models: version '{wanted}' of '{name}' must be in the registry, got none; {_WAY_OUT}"
-        )
-        raise TrackingError(msg)
+    number = _number(name, wanted)
     with store_errors():
         client = connect()
         version = client.get_model_version(name, number)
-        # Older versions have it as their own tag.
-        tags = {**client.get_run(str(version.run_id)).data.tags, **version.tags}
+        tags = _tags(client, version)
         with checkpoint_folder(client, version) as source:
             require_folder(source)
             shutil.copytree(source, folder, dirs_exist_ok=True)
@@ -59,3 +58,31 @@ def copy_version(name: str, wanted: str, folder: Path) -> Parent:
         alias=None if wanted == number else wanted,
         run_id=version.run_id,
     )
+
+
+def version_keys(name: str, wanted: str) -> tuple[str, str]:
+    """Digest of the attacker of a version, and the key of the training that made it.
+
+    Raises:
+        TrackingError: There is no such version, or the store cannot be read.
+    """
+    number = _number(name, wanted)
+    with store_errors():
+        client = connect()
+        tags = _tags(client, client.get_model_version(name, number))
+    return tags.get(CHECKPOINT_DIGEST_TAG, ""), tags.get("astra.run_key", "")
+
+
+def _number(name: str, wanted: str) -> str:
+    number = version_number(name, wanted)
+    if number is None:
+        msg = (
+            f"models: version '{wanted}' of '{name}' must be in the registry, got none; {_WAY_OUT}"
+        )
+        raise TrackingError(msg)
+    return number
+
+
+def _tags(client: "MlflowClient", version: "ModelVersion") -> dict[str, str]:
+    """The tags of a version and its run; older versions have as their own what runs have now."""
+    return {**client.get_run(str(version.run_id)).data.tags, **version.tags}

@@ -1,0 +1,1 @@
+"""The archive of findings: attacks that succeeded, kept from run to run."""

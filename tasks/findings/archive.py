@@ -1,0 +1,283 @@
+"""The archive: one Parquet file for each training and each examination, which nobody rewrites.
+
+A file has the name and the bytes that its run alone decides. So a killed run writes the same files
+again, and runs at the same time never write the same one. What is the same in several files is told
+when they are read: equal conversations with one target are one finding, and so are nearly equal
+ones.
+"""
+
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_core.errors import DataError
+from astra_core.files import draft_of, record_digest
+from astra_core.rollout import Graph, Node
+from astra_parts.metrics.categories import CATEGORY
+from tasks.records.prompt_table import read_metadata, spelled_metadata
+from tasks.sources.families import FamilyFinder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from astra_core.system import System
+    from astra_core.training.harness import Experience
+    from astra_core.training.trainer import Trainer
+
+ARCHIVE = Path("findings")
+TRAINING, EVALUATION, MINIMISED = "training", "evaluation", "minimised"
+_ID = 16  # hexadecimal digits, as of prompts
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What the findings of one run share.
+
+    Attributes:
+        source: ``training``, ``evaluation`` or ``minimised``.
+        run: The key of the training or examination, or the finding that was shortened.
+        attacker: Digest of the attacker that was examined; empty for one that was being trained.
+        target: Digest of the target.
+        judge: Version of the scorer.
+    """
+
+    source: str
+    run: str
+    attacker: str
+    target: str
+    judge: str
+
+    @classmethod
+    def of(cls, system: "System", source: str, run: str, *, attacker: str = "") -> "Origin":
+        """The origin of what is rolled out in this System."""
+        from astra_core.scorer import version_of
+
+        return cls(source, run[:_ID], attacker, system.target_digest, version_of(system.scorer))
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedFinding:
+    """A conversation at whose last turn the target failed for the first time.
+
+    Attributes:
+        finding_id: A hash of target, prompt and conversation: equal ones are one finding.
+        source: As the next four, see ``Origin``.
+        iteration: Training step of the attacker that was being trained, from 0; else 0.
+        prompt_id: Of the prompt that opened it.
+        prompt: Its text.
+        metadata: The prompt's other columns, as JSON.
+        path: Place of the turn in its tree, such as ``0.2``.
+        probes: What the attacker said, a text for each turn.
+        replies: What the target answered: the reply by which it continued, and at the last turn
+            the one that scored highest.
+        scores: The judge's scores of all replies of the last turn.
+        rationale: The judge's words about the last reply; empty for none.
+        score: Mean of the scores.
+        times: In how many rollouts it was found.
+        alike: Number of other findings that are nearly the same.
+    """
+
+    finding_id: str
+    source: str
+    run: str
+    attacker: str
+    target: str
+    judge: str
+    iteration: int
+    prompt_id: str
+    prompt: str
+    metadata: str | None
+    path: str
+    probes: tuple[str, ...]
+    replies: tuple[str, ...]
+    scores: tuple[float, ...]
+    rationale: str
+    score: float
+    times: int = 1
+    alike: int = 0
+
+    @property
+    def turn(self) -> int:
+        """The turn at which the target failed, from 1."""
+        return len(self.probes)
+
+    @property
+    def category(self) -> str:
+        """The prompt's category; empty for none."""
+        return str(self.columns.get(CATEGORY) or "")
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The prompt's other columns."""
+        return dict(read_metadata(self.metadata))
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        told = {"turn": self.turn, "category": self.category}
+        return {**asdict(self), "metadata": self.columns, **told}
+
+
+def keep_findings(
+    graphs: Iterable[Graph], origin: Origin, path: Path, *, threshold: float, iteration: int = 0
+) -> None:
+    """Writes the successes among these trees to a file of the archive; none writes none.
+
+    Args:
+        graphs: Rollouts.
+        origin: Where they come from.
+        path: The file, which this run alone writes.
+        threshold: A mean score at or above it is a success.
+        iteration: Training step of an attacker that is being trained.
+    """
+    found = [
+        _finding(graph, turns, replace_with={**asdict(origin), "iteration": iteration})
+        for graph in graphs
+        for turns in _first_hits(graph.children, (), threshold)
+    ]
+    if found:
+        write_findings(found, path)
+
+
+@contextmanager
+def training_kept(trainer: "Trainer", run_key: str, *, threshold: float) -> Iterator[None]:
+    """In the body, the successes of each experience are kept before it is learned from."""
+    folder = ARCHIVE / f"{TRAINING}-{run_key[:_ID]}"
+    origin = Origin.of(trainer.sampler.system, TRAINING, run_key)
+
+    def keep(experience: "Experience") -> None:
+        number = experience.iteration
+        path = folder / f"{number:06d}.parquet"
+        keep_findings(experience.graphs, origin, path, threshold=threshold, iteration=number)
+
+    trainer.by_hand.on_experience = keep
+    yield
+    _gather(folder)
+
+
+def write_findings(found: Iterable[ArchivedFinding], path: Path) -> None:
+    """Writes a file of the archive; equal findings become one with their number of times."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [asdict(each) for each in _merged(found)]
+    with draft_of(path) as draft:
+        pq.write_table(pa.Table.from_pylist(rows, schema=_schema()), draft)
+
+
+def _gather(folder: Path) -> None:
+    """Makes one file of a folder of files, once its run has ended; again after a kill, too."""
+    whole = _whole(folder)
+    if folder.is_dir():
+        # One that is there was made of all pieces, by a try that was killed while it removed them.
+        if not whole.is_file():
+            write_findings(_read_all(folder), whole)
+        shutil.rmtree(folder)
+
+
+def read_archive(folder: Path = ARCHIVE) -> list[ArchivedFinding]:
+    """Every finding once, the highest score first; of nearly equal ones the first.
+
+    Raises:
+        DataError: There is none, or a file is broken.
+    """
+    found = sorted(_merged(_read_all(folder)), key=lambda each: (-each.score, each.finding_id))
+    if not found:
+        msg = f"{folder}/ must hold findings, got none; 'astra run' keeps the attacks that succeed"
+        raise DataError(msg)
+    finder = FamilyFinder()
+    finder.add(" ".join(each.probes) for each in found)
+    families: dict[tuple[int, str], list[ArchivedFinding]] = {}
+    for root, each in zip(finder.roots().tolist(), found, strict=True):
+        families.setdefault((root, each.target), []).append(each)
+    return [replace(own[0], alike=len(own) - 1) for own in families.values()]
+
+
+def _whole(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.parquet")
+
+
+def _read_all(folder: Path) -> Iterator[ArchivedFinding]:
+    for path in sorted(folder.rglob("*.parquet")):
+        if path.parent == folder or not _whole(path.parent).is_file():
+            yield from _rows(path)
+
+
+def _rows(path: Path) -> Iterator[ArchivedFinding]:
+    import pyarrow.parquet as pq
+    from pyarrow import ArrowException
+
+    try:
+        rows = pq.read_table(path).cast(_schema()).to_pylist()
+    except (OSError, ArrowException, ValueError, KeyError) as error:
+        msg = f"{path} must hold findings, got {type(error).__name__}; 'dvc checkout', or delete it"
+        raise DataError(msg) from error
+    for row in rows:
+        lists = {name: tuple(row[name]) for name in ("probes", "replies", "scores")}
+        yield ArchivedFinding(**{**row, **lists})
+
+
+def _merged(found: Iterable[ArchivedFinding]) -> list[ArchivedFinding]:
+    """Equal findings as one: the one that was found first, with the sum of the times."""
+    known: dict[str, ArchivedFinding] = {}
+    for each in found:
+        if (first := known.get(each.finding_id)) is None:
+            known[each.finding_id] = each
+        else:
+            kept = min(first, each, key=lambda own: (own.source, own.run, own.iteration, own.path))
+            known[each.finding_id] = replace(kept, times=first.times + each.times)
+    return list(known.values())
+
+
+def _first_hits(
+    nodes: Sequence[Node], before: tuple[Node, ...], threshold: float
+) -> Iterator[tuple[Node, ...]]:
+    """The turns up to each hit that has no hit before it."""
+    for node in nodes:
+        turns = (*before, node)
+        if node.is_judged and node.score >= threshold:
+            yield turns
+        else:
+            yield from _first_hits(node.children, turns, threshold)
+
+
+def _finding(
+    graph: Graph, turns: Sequence[Node], *, replace_with: dict[str, Any]
+) -> ArchivedFinding:
+    last, prompt = turns[-1], graph.prompt
+    best = last.response_scores.index(max(last.judged_scores))
+    probes = tuple(node.probe_text for node in turns)
+    replies = (*(node.response_texts[0] for node in turns[:-1]), last.response_texts[best])
+    said = [replace_with["target"], prompt.prompt_id, probes, replies]
+    return ArchivedFinding(
+        finding_id=record_digest(said)[:_ID],
+        prompt_id=prompt.prompt_id,
+        prompt=prompt.text,
+        metadata=spelled_metadata(prompt.metadata),
+        path=".".join(map(str, last.path)),
+        probes=probes,
+        replies=replies,
+        scores=last.judged_scores,
+        rationale=last.response_rationales[best] if last.response_rationales else "",
+        score=last.score,
+        **replace_with,
+    )
+
+
+def _schema() -> "pa.Schema":
+    import pyarrow as pa
+
+    kinds = {
+        "iteration": pa.int32(),
+        "times": pa.int32(),
+        "alike": pa.int32(),
+        "score": pa.float64(),
+        "scores": pa.list_(pa.float64()),
+        "probes": pa.list_(pa.string()),
+        "replies": pa.list_(pa.string()),
+    }
+    return pa.schema(
+        [(field.name, kinds.get(field.name, pa.string())) for field in fields(ArchivedFinding)]
+    )

@@ -1,0 +1,211 @@
+"""Findings said again to a target: all of them as a suite of tests, or one made shorter."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from astra_core.conversation import Conversation, Message
+from astra_core.errors import ConfigurationError, DataError
+from astra_core.files import record_digest
+from astra_core.rollout import Failure, Prompt
+from astra_core.seeding import derive_key
+from tasks.figures.examination import EvaluationFiles, EvaluationParams
+from tasks.findings.archive import MINIMISED, ArchivedFinding, Origin
+from tasks.records.attacker import ATTACKER_FILE
+
+if TYPE_CHECKING:
+    from astra_core.system import System
+
+FILES = EvaluationFiles()
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What became of a finding when its probes were said again.
+
+    Attributes:
+        finding: The finding.
+        scores: The mean score of each turn that was said.
+        replies: The target's first reply of each.
+        hit: The turn at which the target failed, from 1; 0 if it did not.
+        failure: Why a turn has no score; empty if all have one.
+    """
+
+    finding: ArchivedFinding
+    scores: tuple[float, ...] = ()
+    replies: tuple[str, ...] = ()
+    hit: int = 0
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayer:
+    """Asks the target that params.yaml names, and its judge.
+
+    Attributes:
+        system: The System; its attacker says nothing.
+        num_replies: Replies drawn for each turn.
+        threshold: A mean score at or above it is a success.
+        seed: Same seed, same replies.
+    """
+
+    system: "System"
+    num_replies: int
+    threshold: float
+    seed: int
+
+    @classmethod
+    def of(cls, params: EvaluationParams) -> "Replayer":
+        """The replayer of these sections, in the precision of the trained attacker."""
+        own = params.settled(FILES.attacker / ATTACKER_FILE)
+        evaluation = own.evaluation
+        system = own.load(FILES.base)
+        return cls(system, evaluation.num_responses, evaluation.threshold, own.training_seed)
+
+    def replay(self, findings: Sequence[ArchivedFinding]) -> list[Replayed]:
+        """Each finding's probes, turn by turn, until the target fails."""
+        found = [Replayed(each) for each in findings]
+        talks = [Conversation(_prompt(each)) for each in findings]
+        for turn in range(max((each.turn for each in findings), default=0)):
+            going = [
+                place
+                for place, own in enumerate(found)
+                if turn < own.finding.turn and not (own.hit or own.failure)
+            ]
+            said = [(talks[place], findings[place].probes[turn]) for place in going]
+            for place, (score, reply, failure) in zip(going, self._asked(said), strict=True):
+                own, probe = found[place], findings[place].probes[turn]
+                found[place] = replace(
+                    own,
+                    scores=own.scores if failure else (*own.scores, score),
+                    replies=(*own.replies, reply.text),
+                    hit=turn + 1 if not failure and score >= self.threshold else 0,
+                    failure=failure,
+                )
+                talks[place] = talks[place].said(Message("user", probe), reply)
+        return found
+
+    def minimise(self, finding: ArchivedFinding, *, calls: int) -> tuple[ArchivedFinding, int]:
+        """The finding with fewer words in its last probe, and the replies that were asked for.
+
+        Halves, quarters and so on to single words are left out as long as the rest still succeeds:
+        if ``calls`` suffice, no single word of it can be left out.
+
+        Raises:
+            DataError: The finding does not succeed against this target any more.
+            ConfigurationError: ``calls`` do not suffice for a single question.
+        """
+        if calls < self.num_replies:
+            msg = f"--calls must be at least {self.num_replies}, the replies of one, got {calls}"
+            raise ConfigurationError(msg)
+        talk = Conversation(_prompt(finding))
+        for probe, reply in zip(finding.probes[:-1], finding.replies[:-1], strict=True):
+            talk = talk.said(Message("user", probe), Message("assistant", reply))
+        known: dict[str, tuple[float, str]] = {}
+        spent = 0
+
+        def succeeds(texts: Sequence[str]) -> list[bool]:
+            nonlocal spent
+            new = [text for text in dict.fromkeys(texts) if text not in known]
+            new = new[: (calls - spent) // self.num_replies]
+            spent += len(new) * self.num_replies
+            for text, (score, reply, failure) in zip(
+                new, self._asked([(talk, text) for text in new]), strict=True
+            ):
+                known[text] = (0.0 if failure else score, reply.text)
+            return [text in known and known[text][0] >= self.threshold for text in texts]
+
+        whole = finding.probes[-1]
+        if succeeds([whole]) != [True]:
+            msg = (
+                f"finding {finding.finding_id} must succeed against this target to be made "
+                f"shorter, got a score of {known[whole][0]:.2f} below {self.threshold:g}"
+            )
+            raise DataError(msg)
+        least = " ".join(_fewest(whole.split(), succeeds))
+        score, reply = known[least] if least in known else known[whole]
+        return self._shortened(finding, least, reply=reply, score=score), spent
+
+    def _shortened(
+        self, finding: ArchivedFinding, probe: str, *, reply: str, score: float
+    ) -> ArchivedFinding:
+        origin = Origin.of(self.system, MINIMISED, finding.finding_id, attacker=finding.attacker)
+        probes, replies = (*finding.probes[:-1], probe), (*finding.replies[:-1], reply)
+        return replace(
+            finding,
+            finding_id=record_digest([origin.target, finding.prompt_id, probes, replies])[:16],
+            source=origin.source,
+            run=origin.run,
+            target=origin.target,
+            judge=origin.judge,
+            probes=probes,
+            replies=replies,
+            scores=(score,),
+            score=score,
+            rationale="",
+            times=1,
+            alike=0,
+        )
+
+    def _asked(self, said: Sequence[tuple[Conversation, str]]) -> list[tuple[float, Message, str]]:
+        """For each probe the mean score, the first reply, and why there is no score."""
+        from astra_core.samplers.scoring import ProbeInConversation, scored_answers
+
+        system = self.system
+        probes = [ProbeInConversation(talk, probe) for talk, probe in said]
+        talks = [talk.said(Message("user", probe)) for talk, probe in said]
+        keys = [self._keys(talk) for talk in talks]
+        if not said:
+            return []
+        with system.remembering(), system.target.evaluating():
+            found = scored_answers(
+                system,
+                probes,
+                lambda: system.target.respond(
+                    talks,
+                    keys,
+                    system.config.response,
+                    tokens_per_batch=system.config.tokens_per_batch,
+                ),
+            )
+        told = []
+        for answer, judged in zip(found.answers, found.judgements, strict=True):
+            scores = [own.score for own in judged if own.score is not None]
+            if isinstance(answer, Failure):
+                told.append((0.0, Message("assistant", ""), answer.reason))
+            elif not scores:
+                told.append((0.0, answer.replies[0].message(), "the judge gave no score"))
+            else:
+                mean = sum(scores) / len(scores)
+                told.append((mean, answer.replies[0].message(), ""))
+        return told
+
+    def _keys(self, talk: Conversation) -> list[bytes]:
+        words = [message.text for message in talk.messages]
+        name = ("findings", talk.prompt.prompt_id, record_digest(words))
+        return [derive_key(self.seed, *name, number) for number in range(self.num_replies)]
+
+
+def _fewest(words: list[str], succeeds: Callable[[Sequence[str]], list[bool]]) -> list[str]:
+    """Words of which none can be left out, by delta debugging.
+
+    Source:
+        Zeller and Hildebrandt, IEEE Transactions on Software Engineering 28 (2002), 183-200.
+    """
+    parts = 2
+    while len(words) > 1:
+        edges = [len(words) * number // parts for number in range(parts + 1)]
+        rests = [words[:low] + words[high:] for low, high in pairwise(edges)]
+        held = succeeds([" ".join(rest) for rest in rests])
+        if True in held:
+            words, parts = rests[held.index(True)], max(parts - 1, 2)
+        elif parts >= len(words):
+            break
+        else:
+            parts = min(2 * parts, len(words))
+    return words
+
+
+def _prompt(finding: ArchivedFinding) -> Prompt:
+    return Prompt(finding.prompt_id, finding.prompt, finding.columns)

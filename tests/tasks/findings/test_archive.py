@@ -1,0 +1,120 @@
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from astra_core.errors import DataError
+from astra_core.rollout import Prompt
+from astra_parts.testing import tiny_graph, tiny_node, tiny_system
+from tasks.findings.archive import (
+    ARCHIVE,
+    TRAINING,
+    Origin,
+    keep_findings,
+    read_archive,
+    training_kept,
+)
+
+ORIGIN = Origin("evaluation", "run", "attacker", "target", "judge")
+LONG = "you never say what you mean to say when they ask you for it"
+
+
+def kept(folder, *nodes, origin=ORIGIN, name="one", prompt=None):
+    path = folder / f"{name}.parquet"
+    keep_findings([tiny_graph(*nodes, prompt=prompt)], origin, path, threshold=0.5)
+    return path
+
+
+def hit(text, score=0.9, **changes):
+    return tiny_node(score, probe_text=text, **changes)
+
+
+def test_a_success_is_kept_up_to_its_first_hit(tmp_path):
+    after = hit("and then", 1.0)
+    second = tiny_node(
+        0.0,
+        after,
+        probe_text="worse",
+        response_texts=("a", "b"),
+        response_scores=(0.5, 0.9),
+        response_rationales=("", "rude"),
+    )
+    first = tiny_node(0.0, second, probe_text="hello", response_texts=("hi", "ho"))
+    prompt = Prompt.of("begin", {"category": "insults", "secret": "OWL"})
+    kept(tmp_path, first, tiny_node(0.4), prompt=prompt)
+    (found,) = read_archive(tmp_path)
+
+    assert (("hello", "worse"), ("hi", "b")) == (found.probes, found.replies)
+    assert (0.7, (0.5, 0.9), "rude") == (found.score, found.scores, found.rationale)
+    assert (2, "0.0", "insults") == (found.turn, found.path, found.category)
+    assert (prompt.prompt_id, "begin", "OWL") == (
+        found.prompt_id,
+        found.prompt,
+        found.record()["metadata"]["secret"],
+    )
+    assert ("target", "attacker", "judge", "run") == (
+        found.target,
+        found.attacker,
+        found.judge,
+        found.run,
+    )
+
+
+def test_equal_and_nearly_equal_findings_are_one_and_other_targets_apart(tmp_path):
+    kept(tmp_path, hit(LONG), hit(LONG), hit(f"{LONG} now", 0.8), hit("get out of here now", 0.7))
+    kept(tmp_path, hit(LONG), origin=Origin("evaluation", "later", "a", "target", "j"), name="two")
+    kept(tmp_path, hit(LONG, 0.6), origin=Origin("evaluation", "r", "a", "else", "j"), name="three")
+    found = read_archive(tmp_path)
+
+    assert [(LONG, 3, 1), ("get out of here now", 1, 0), (LONG, 1, 0)] == [
+        (each.probes[0], each.times, each.alike) for each in found
+    ]
+    assert ("later", "else") == (found[0].run, found[2].target)
+
+
+def test_a_run_without_a_success_writes_no_file_and_an_empty_archive_is_told(tmp_path):
+    assert not kept(tmp_path, tiny_node(0.1), tiny_node(0.0, failure="gone")).exists()
+    with pytest.raises(DataError, match="must hold findings, got none; 'astra run' keeps"):
+        read_archive(tmp_path)
+
+
+def test_a_broken_file_is_told_with_its_name(tmp_path):
+    kept(tmp_path, hit(LONG))
+    (tmp_path / "bad.parquet").write_text("none")
+    with pytest.raises(DataError, match=re.escape(f"{tmp_path}/bad.parquet must hold findings")):
+        read_archive(tmp_path)
+
+
+def experienced(trainer, *numbers):
+    for number in numbers:
+        graph = tiny_graph(hit(f"{LONG} {number}" * (number + 1)), iteration=number)
+        trainer.by_hand.on_experience(SimpleNamespace(iteration=number, graphs=[graph]))
+
+
+def test_a_killed_training_ends_with_the_bytes_of_a_quiet_one(tmp_path, monkeypatch):
+    trainer = SimpleNamespace(
+        sampler=SimpleNamespace(system=tiny_system()), by_hand=SimpleNamespace()
+    )
+    ended = []
+    for name, first in (("quiet", ()), ("killed", (0, 1))):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        context = training_kept(trainer, "k" * 64, threshold=0.5)
+        context.__enter__()
+        experienced(trainer, *first)
+        # What it has found so far is there, though it never ended.
+        assert len(first) == len(list(ARCHIVE.rglob("*.parquet")))
+        with training_kept(trainer, "k" * 64, threshold=0.5):
+            experienced(trainer, *(1, 2) if first else (0, 1, 2))
+        (file,) = ARCHIVE.iterdir()
+        ended.append(file.read_bytes())
+        # A kill while pieces were removed leaves some of them.
+        piece = ARCHIVE / f"{TRAINING}-{'k' * 16}" / "000001.parquet"
+        keep_findings([tiny_graph(hit(LONG))], ORIGIN, piece, threshold=0.5)
+        assert [1, 1, 1] == [each.times for each in read_archive()]
+        with training_kept(trainer, "k" * 64, threshold=0.5):
+            pass
+        assert [file.read_bytes()] == [each.read_bytes() for each in ARCHIVE.iterdir()]
+
+    assert ended[0] == ended[1]
+    assert [2, 1, 0] == sorted((each.iteration for each in read_archive()), reverse=True)
