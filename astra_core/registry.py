@@ -82,13 +82,13 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "optimizer": {
             "adam": "astra_core.training.optimization.optimizers:Adam",
             "adamw": "astra_core.training.optimization.optimizers:AdamW",
-            "sgd": "astra_core.training.optimization.optimizers:SGD",
-            "rmsprop": "astra_core.training.optimization.optimizers:RMSprop",
-            "adagrad": "astra_core.training.optimization.optimizers:Adagrad",
+            "sgd": "astra_parts.optimizers:SGD",
+            "rmsprop": "astra_parts.optimizers:RMSprop",
+            "adagrad": "astra_parts.optimizers:Adagrad",
         },
         "schedule": {
             "transformers": "astra_core.training.optimization.optimizers:TransformersSchedule",
-            "annealing": "astra_core.training.optimization.optimizers:AnnealingSchedule",
+            "annealing": "astra_parts.schedules.annealing:AnnealingSchedule",
             "plateau": "astra_parts.schedules.plateau:PlateauSchedule",
             "torch": "astra_parts.schedules.torch_schedules:TorchSchedule",
         },

@@ -18,9 +18,9 @@ from typing import Any
 
 from astra_core.engine.memory import keep_freed_memory
 from astra_core.errors import AstraError
-from astra_core.errors.arguments import LineParser, at_least_one
 from astra_core.errors.exception_text import excerpt, shown
 from astra_core.paths import found_at, is_file, kind_of
+from astra_parts.arguments import LineParser, at_least_one
 from benchmarks.figures import Report, table
 from benchmarks.processor import machine
 from benchmarks.shapes import GPT2_SMALL, SHAPES, Shape

@@ -18,8 +18,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from astra_core.errors.arguments import LineParser, at_least_one, whole_number
 from astra_core.files import write_json
+from astra_parts.arguments import LineParser, at_least_one, whole_number
 from benchmarks.rule_cells import SHIPPED, RuleCell, run_rule_cell
 from tasks.machine.tables import markdown
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.errors import AstraError, ConfigurationError
-from astra_core.errors.arguments import LineParser, at_least_one
 from astra_core.files import draft_folder_of, write_text
+from astra_parts.arguments import LineParser, at_least_one
 from benchmarks.forum import forum_texts, read_comments
 from tasks.builtin.dialogue import provocation, say
 from tasks.builtin.language_model import (

@@ -1,16 +1,16 @@
 """Which loss over pairs of siblings: one, or a weighted sum of several."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from typing import Annotated, Any, Literal, Self
 
 from jaxtyping import Float
 from pydantic import Discriminator, Field, Tag, model_validator
 from torch import Tensor
 
-from astra_core.algorithms.functional import Divergence, divergence_scores
+from astra_core.algorithms.functional import Divergence
 from astra_core.algorithms.functional import preference as plain
-from astra_core.algorithms.functional import preference_variants as variants
 from astra_core.algorithms.pairs import PairLosses, PairOptions
 from astra_core.config import Positive
 
@@ -30,6 +30,8 @@ PairLoss = Literal[
     "aot",
 ]
 PairTerm = Literal[PairLoss, "sft"]
+_FURTHER = "astra_parts.algorithms.functional"
+"""Where the losses and divergences are that are only named; like all parts, it is text here."""
 
 
 def _one_or_several(given: Any) -> str:
@@ -125,13 +127,14 @@ class PairLossOptions(PairOptions):
 
 def pair_losses(options: PairLossOptions) -> PairLosses:
     """The losses over pairs, summed with their weights; ``sft`` is not among them."""
-    table = _table(options)
-    terms = [(table[name], weight) for name, weight in options.terms.items() if name != "sft"]
+    terms = [
+        (_loss(name, options), weight) for name, weight in options.terms.items() if name != "sft"
+    ]
     of_one = terms[0][0] if isinstance(options.loss, str) else _sum_of(terms)
     if options.divergence == "reverse_kl":
         return of_one
     score = partial(
-        divergence_scores, divergence=options.divergence, alpha=options.divergence_alpha
+        _further("divergence_scores"), divergence=options.divergence, alpha=options.divergence_alpha
     )
     return lambda chosen, rejected: of_one(score(chosen), score(rejected))
 
@@ -146,20 +149,16 @@ def _sum_of(terms: list[tuple[PairLosses, float]]) -> PairLosses:
     return losses
 
 
-def _table(options: PairLossOptions) -> dict[str, PairLosses]:
-    beta, smoothing = options.beta, options.label_smoothing
-    return {
-        "sigmoid": partial(plain.dpo_losses, beta=beta),
-        "conservative": partial(plain.cdpo_losses, beta=beta, label_smoothing=smoothing),
-        "robust": partial(plain.robust_dpo_losses, beta=beta, label_smoothing=smoothing),
-        "hinge": partial(plain.hinge_losses, beta=beta),
-        "ipo": partial(plain.ipo_losses, beta=beta),
-        "exo": partial(variants.exo_losses, beta=beta, label_smoothing=smoothing),
-        "discopop": partial(variants.discopop_losses, beta=beta),
-        "nca": partial(variants.nca_losses, beta=beta),
-        "bco": partial(variants.bco_losses, beta=beta),
-        "sppo": partial(variants.sppo_losses, beta=beta),
-        "apo_zero": partial(variants.apo_zero_losses, beta=beta),
-        "apo_down": partial(variants.apo_down_losses, beta=beta),
-        "aot": partial(variants.aot_losses, beta=beta),
-    }
+def _loss(name: str, options: PairLossOptions) -> PairLosses:
+    beta = options.beta
+    own = {"sigmoid": "dpo", "conservative": "cdpo", "robust": "robust_dpo"}.get(name, name)
+    function = f"{own}_losses"
+    losses = getattr(plain, function, None) or _further(function)
+    if name in _SMOOTHED:
+        return partial(losses, beta=beta, label_smoothing=options.label_smoothing)
+    return partial(losses, beta=beta)
+
+
+def _further(function: str) -> Callable[..., Any]:
+    found: Callable[..., Any] = getattr(import_module(_FURTHER), function)
+    return found

@@ -20,10 +20,11 @@ from astra_core.algorithms.credit import (
     flat_group_figures,
     values_and_groups,
 )
-from astra_core.algorithms.functional.preference import preference_metrics, sequence_log_ratios
-from astra_core.algorithms.functional.preference_variants import (
+from astra_core.algorithms.functional.preference import (
     copied_pair_losses,
     on_policy_weights,
+    preference_metrics,
+    sequence_log_ratios,
 )
 from astra_core.algorithms.movement import movement_figures
 from astra_core.config import NonNegative, Positive

@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from astra_core.algorithms import functional as core
-from astra_core.errors.arguments import LineParser, at_least_one
 from astra_parts.algorithms import functional as fn
+from astra_parts.arguments import LineParser, at_least_one
 from tasks.machine.tables import markdown
 
 HEADER = ("algorithm", "backup", "turn_weights", "first turn %", "second %", "success %", "least %")

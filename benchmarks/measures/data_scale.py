@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from astra_core.engine.memory import resident_peak_mib
-from astra_core.errors.arguments import LineParser, at_least_one
+from astra_parts.arguments import LineParser, at_least_one
 from tasks.machine.garbage import collect_rarely
 from tasks.params.prompts import PromptsConfiguration
 from tasks.params.schema import Params

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from astra_core.errors.arguments import LineParser
+from astra_parts.arguments import LineParser
 from benchmarks.copies import STAGES, copy_project, run_python
 from benchmarks.measures.overhead import Spent, spent_by
 from tasks.machine.tables import markdown

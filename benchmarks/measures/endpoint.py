@@ -22,10 +22,10 @@ import httpx
 
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.conversation import Conversation, Message
-from astra_core.errors.arguments import LineParser, at_least_one
 from astra_core.rollout import Prompt
 from astra_core.seeding import derive_key
 from astra_core.target import Answer, Surroundings
+from astra_parts.arguments import LineParser, at_least_one
 from astra_parts.targets.endpoint import Endpoint
 from benchmarks.processor import machine
 from tasks.machine.tables import markdown

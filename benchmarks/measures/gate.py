@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from astra_core.errors.arguments import LineParser, at_least_one
 from astra_core.seeding import derive_key, generator
+from astra_parts.arguments import LineParser, at_least_one
 from tasks.machine.tables import markdown
 from tasks.params.schema import PromotionConfiguration
 from tasks.promotion.gate import Comparison, Stake, decide

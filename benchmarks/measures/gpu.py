@@ -17,11 +17,11 @@ from typing import Any
 import torch
 
 from astra_core.config import GenerationConfiguration
-from astra_core.errors.arguments import LineParser
 from astra_core.errors.exception_text import shown
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.rows import pad_rows, padded_logprobs
 from astra_core.seeding import derive_key
+from astra_parts.arguments import LineParser
 from benchmarks.cards import NEW_TOKENS, SHORT, SIZES, TINY, Card, Size, largest_gap
 from benchmarks.measures.gpu_updates import rollouts, updates
 from tasks.machine.tables import markdown

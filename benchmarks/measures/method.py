@@ -22,9 +22,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from astra_core.errors.arguments import LineParser, whole_number
 from astra_core.files import record_digest, write_json
 from astra_core.metrics.statistics import Interval
+from astra_parts.arguments import LineParser, whole_number
 from benchmarks.copies import STAGES, change_copy, copy_project, run_python
 from benchmarks.recipes import DEFAULT, RECIPES
 from benchmarks.worlds import MODEL, PROMPTS, WORLDS, make_world

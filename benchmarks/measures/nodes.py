@@ -17,8 +17,8 @@ from typing import Any
 
 import psutil
 
-from astra_core.errors.arguments import LineParser, at_least_one
 from astra_core.errors.packages import require_package
+from astra_parts.arguments import LineParser, at_least_one
 from astra_parts.executors.on_ray import RayExecutor
 from benchmarks.measures.scaling import ShapeWork
 from benchmarks.processor import machine

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from astra_core.errors.arguments import LineParser, at_least_one
+from astra_parts.arguments import LineParser, at_least_one
 from tasks.machine.tables import markdown
 
 HEADER = ("part", "processor seconds", "wall-clock seconds")

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from statistics import mean, median
 from typing import Any
 
-from astra_core.errors.arguments import LineParser, at_least_one
 from astra_core.executor import Weights, Work
+from astra_parts.arguments import LineParser, at_least_one
 from astra_parts.executors.processes import ProcessesExecutor
 from benchmarks.processor import machine
 from benchmarks.shapes import SHAPES, SMALL

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from astra_core.errors.arguments import LineParser, whole_number
+from astra_parts.arguments import LineParser, whole_number
 from benchmarks.copies import STAGES, copy_project, run_python
 
 HEADER = (

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from astra_core.errors.arguments import LineParser, at_least_one, whole_number
 from astra_core.metrics.statistics import Interval
+from astra_parts.arguments import LineParser, at_least_one, whole_number
 from benchmarks.copies import STAGES, change_copy, copy_project, run_python
 from benchmarks.processor import machine
 from flows.sweeps.table import over_seeds

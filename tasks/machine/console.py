@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from astra_core.errors import AstraError
-from astra_core.errors.arguments import LineParser
 from astra_core.errors.exception_text import masked_trace
 from astra_core.redaction import visible
+from astra_parts.arguments import LineParser
 from tasks.machine.heartbeat import Heartbeat, heartbeat
 from tasks.machine.telling import tell, tell_complaint
 

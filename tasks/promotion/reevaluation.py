@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from astra_core.errors.arguments import whole_number
 from astra_core.files import record_digest, write_json, write_text
 from astra_core.metrics.statistics import Interval
 from astra_core.rollout import Prompt
+from astra_parts.arguments import whole_number
 from astra_parts.metrics.categories import category_labels
 from tasks.figures.category_table import (
     category_figures,

@@ -157,13 +157,13 @@ CASES = [
         for each, words in BENCHMARKS
     ),
     *(
-        Case(f"dumps: {name}", ("astra_core.training.dumps", *each), (words,))
+        Case(f"dumps: {name}", ("astra_parts.dumps", *each), (words,))
         for name, each, words in DUMPS
     ),
     *(
         Case(
             f"a dump that is {name}",
-            ("astra_core.training.dumps", "d", "d"),
+            ("astra_parts.dumps", "d", "d"),
             ("'d' must hold a dump", "training.dump_steps"),
             arrange,
         )

@@ -27,7 +27,7 @@ from each_row import each_row
 from small_world import write_world
 
 from astra_core.errors import AstraError, ConfigurationError
-from astra_core.training import dumps
+from astra_parts import dumps
 from astra_parts.testing import tiny_language_model
 from flows.cli import run_command
 from tasks.params.checks import check_params
@@ -72,7 +72,7 @@ def _benchmarks(arguments: Sequence[str]) -> int:
 PROGRAMS: dict[str, Callable[[Sequence[str]], int]] = {
     "astra": run_command,
     "tasks": _tasks,
-    "astra_core.training.dumps": dumps.main,
+    "astra_parts.dumps": dumps.main,
     "benchmarks": _benchmarks,
 }
 MODULES = {"astra": "flows.cli"}

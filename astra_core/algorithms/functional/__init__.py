@@ -17,7 +17,6 @@ from astra_core.algorithms.functional.credit import (
     sibling_groups,
     visit_weights,
 )
-from astra_core.algorithms.functional.divergences import Divergence, divergence_scores
 from astra_core.algorithms.functional.groups import num_flat_groups
 from astra_core.algorithms.functional.kl import KLEstimator, kl_estimates
 from astra_core.algorithms.functional.masking import (
@@ -34,27 +33,18 @@ from astra_core.algorithms.functional.off_policy import (
     off_policy_weights,
 )
 from astra_core.algorithms.functional.preference import (
+    Divergence,
     PreferenceMetrics,
     balance_losses,
     cdpo_losses,
+    copied_pair_losses,
     dpo_losses,
     hinge_losses,
     ipo_losses,
+    on_policy_weights,
     preference_metrics,
     robust_dpo_losses,
     sequence_log_ratios,
-)
-from astra_core.algorithms.functional.preference_variants import (
-    aot_losses,
-    apo_down_losses,
-    apo_zero_losses,
-    bco_losses,
-    copied_pair_losses,
-    discopop_losses,
-    exo_losses,
-    nca_losses,
-    on_policy_weights,
-    sppo_losses,
 )
 
 __all__ = [
@@ -63,18 +53,11 @@ __all__ = [
     "Divergence",
     "KLEstimator",
     "PreferenceMetrics",
-    "aot_losses",
-    "apo_down_losses",
-    "apo_zero_losses",
     "backed_up_rewards",
     "balance_losses",
-    "bco_losses",
     "cdpo_losses",
     "copied_pair_losses",
-    "discopop_losses",
-    "divergence_scores",
     "dpo_losses",
-    "exo_losses",
     "hinge_losses",
     "importance_ratios",
     "ipo_losses",
@@ -85,7 +68,6 @@ __all__ = [
     "masked_sum",
     "masked_variance",
     "masked_whiten",
-    "nca_losses",
     "num_flat_groups",
     "off_policy_weights",
     "on_policy_weights",
@@ -94,6 +76,5 @@ __all__ = [
     "robust_dpo_losses",
     "sequence_log_ratios",
     "sibling_groups",
-    "sppo_losses",
     "visit_weights",
 ]

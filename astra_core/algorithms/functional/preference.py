@@ -9,15 +9,23 @@ decided by ``sequence_log_ratios``, in one place for all of them.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from astra_core.algorithms.functional._pairs import margins, require_label_smoothing, scaled_margins
+from astra_core.algorithms.functional.margins import (
+    margins,
+    require_label_smoothing,
+    scaled_margins,
+)
 from astra_core.algorithms.functional.masking import masked_mean, masked_sum
 from astra_core.algorithms.functional.shapes import require_rank, require_same_shape
 from astra_core.errors import ConfigurationError
+
+Divergence = Literal["reverse_kl", "forward_kl", "jensen_shannon", "alpha"]
+"""``reverse_kl`` is DPO itself; ``alpha`` lies between it, at 0, and ``forward_kl``, at 1."""
 
 
 def sequence_log_ratios(
@@ -205,3 +213,49 @@ def preference_metrics(
         margins=scaled,
         accuracies=(scaled > 0).to(scaled.dtype),
     )
+
+
+def on_policy_weights(
+    logprobs: Float[Tensor, "B T"],
+    collision_logprobs: Float[Tensor, "B T"],
+    mask: Bool[Tensor, "B T"],
+) -> Float[Tensor, " B"]:
+    """How likely each sequence is for the attacker as it is, relative to what it draws itself.
+
+    ``exp(mean over tokens of log p - log sum p^2)``: 1 where the attacker is as sure of these
+    tokens as of its own. A pair's loss is multiplied by the weights of both its sides.
+
+    Args:
+        logprobs: Of the attacker, in nats.
+        collision_logprobs: Log of the sum over the vocabulary of squared probabilities, where each
+            token was drawn.
+        mask: True at the tokens of the probe.
+
+    Returns:
+        Positive weights without gradient; 1 for a sequence without tokens.
+
+    Source:
+        Zhou et al., WPO, arXiv:2406.11827, eq. 2 and section 3.2 (sampled alignment).
+    """
+    require_rank(2, logprobs=logprobs)
+    require_same_shape(logprobs=logprobs, collision_logprobs=collision_logprobs, mask=mask)
+    return masked_mean((logprobs - collision_logprobs).detach(), mask, dim=-1).exp()
+
+
+def copied_pair_losses(
+    logprobs: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]
+) -> Float[Tensor, " B"]:
+    """Negative log-likelihood per token of each sequence, to be added for the better probes.
+
+    Args:
+        logprobs: Of the attacker, in nats; the gradient flows through these.
+        mask: True at the tokens of the probe.
+
+    Returns:
+        Nats per token; 0 for a sequence without tokens.
+
+    Source:
+        Pang et al., iterative reasoning preference optimisation, arXiv:2404.19733, eq. 2.
+    """
+    require_rank(2, logprobs=logprobs)
+    return -masked_mean(logprobs, mask, dim=-1)

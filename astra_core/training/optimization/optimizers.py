@@ -5,13 +5,13 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch.optim.lr_scheduler import LRScheduler
 
-from astra_core.config import NonNegative, Positive, Probability, Section
+from astra_core.config import NonNegative, Positive, Section
 from astra_core.errors import ConfigurationError
 from astra_core.extensions.plugin_class import Plugin, default_options
 
@@ -64,63 +64,6 @@ class AdamW(OptimizerPlugin):
     def optimizer(self, groups: Sequence[dict[str, Any]], lr: float) -> torch.optim.Optimizer:
         """Torch's AdamW."""
         return torch.optim.AdamW(groups, lr=lr, **_moments(self.options))
-
-
-class SGD(OptimizerPlugin):
-    """Stochastic gradient descent."""
-
-    class Options(Section):
-        """See ``torch.optim.SGD``."""
-
-        momentum: Probability = 0.0
-        nesterov: bool = False
-        weight_decay: NonNegative = 0.0
-
-        @model_validator(mode="after")
-        def _nesterov_has_momentum(self) -> Self:
-            if self.nesterov and not self.momentum:
-                msg = "nesterov must come with momentum above 0"
-                raise ValueError(msg)
-            return self
-
-    def optimizer(self, groups: Sequence[dict[str, Any]], lr: float) -> torch.optim.Optimizer:
-        """Torch's SGD."""
-        options = cast(SGD.Options, self.options)
-        return torch.optim.SGD(groups, lr=lr, momentum=options.momentum, nesterov=options.nesterov)
-
-
-class RMSprop(OptimizerPlugin):
-    """RMSprop."""
-
-    class Options(Section):
-        """See ``torch.optim.RMSprop``."""
-
-        alpha: Probability = 0.99
-        eps: Positive = 1e-8
-        momentum: Probability = 0.0
-        centered: bool = False
-        weight_decay: NonNegative = 0.0
-
-    def optimizer(self, groups: Sequence[dict[str, Any]], lr: float) -> torch.optim.Optimizer:
-        """Torch's RMSprop."""
-        options = self.options.model_dump(exclude={"weight_decay"})
-        return torch.optim.RMSprop(groups, lr=lr, **options)
-
-
-class Adagrad(OptimizerPlugin):
-    """Adagrad (Duchi et al., JMLR 2011)."""
-
-    class Options(Section):
-        """See ``torch.optim.Adagrad``."""
-
-        lr_decay: NonNegative = 0.0
-        eps: Positive = 1e-10
-        weight_decay: NonNegative = 0.0
-
-    def optimizer(self, groups: Sequence[dict[str, Any]], lr: float) -> torch.optim.Optimizer:
-        """Torch's Adagrad."""
-        options = self.options.model_dump(exclude={"weight_decay"})
-        return torch.optim.Adagrad(groups, lr=lr, **options)
 
 
 class SchedulePlugin(Plugin):
@@ -207,46 +150,6 @@ class TransformersSchedule(SchedulePlugin):
         if shift:
             schedule.step()
         return cast(LRScheduler, schedule)
-
-
-class AnnealingSchedule(SchedulePlugin):
-    """A rate that falls with every training step, after a linear warm-up."""
-
-    class Options(Section):
-        """How it falls."""
-
-        kind: Literal["linear", "exponential"] = "linear"
-        rate: Probability = Field(
-            default=0.1, description="Share of the peak (linear) or of itself lost per step."
-        )
-
-    def schedule(
-        self, optimizer: torch.optim.Optimizer, *, warmup_steps: int, training_steps: int
-    ) -> LRScheduler:
-        """A schedule that does not read how many training steps there will be."""
-        del training_steps
-        options = cast(AnnealingSchedule.Options, self.options)
-
-        def factor(step: int) -> float:
-            if step < warmup_steps:
-                return (step + 1) / warmup_steps
-            fallen = step - max(warmup_steps - 1, 0)
-            return anneal(1.0, fallen, kind=options.kind, rate=options.rate)
-
-        return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
-
-
-def anneal(
-    initial: float, step: int, *, kind: Literal["none", "linear", "exponential"], rate: float
-) -> float:
-    """The rate after some steps, beginning with ``initial``; never below 0.
-
-    ``linear`` subtracts ``rate`` in each step, ``exponential`` the share ``rate`` of the present
-    rate.
-    """
-    if kind == "linear":
-        return max(initial - rate * step, 0.0)
-    return initial * (1.0 - rate) ** step if kind == "exponential" else initial
 
 
 def _moments(options: Section) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from astra_parts.algorithms.functional.ast_reward import (
     mean_logprob,
     sequence_probability,
 )
+from astra_parts.algorithms.functional.divergences import divergence_scores
 from astra_parts.algorithms.functional.groups import (
     AdvantageScale,
     clipped_rewards,
@@ -55,6 +56,16 @@ from astra_parts.algorithms.functional.policy_gradient import (
     truncated_surrogate,
     value_losses,
 )
+from astra_parts.algorithms.functional.preference_variants import (
+    aot_losses,
+    apo_down_losses,
+    apo_zero_losses,
+    bco_losses,
+    discopop_losses,
+    exo_losses,
+    nca_losses,
+    sppo_losses,
+)
 from astra_parts.algorithms.functional.soft_clipping import soft_surrogate
 from astra_parts.algorithms.functional.turns import tree_gae
 
@@ -66,11 +77,18 @@ __all__ = [
     "aggregate",
     "aggregation_weight",
     "aggregation_weights",
+    "aot_losses",
+    "apo_down_losses",
+    "apo_zero_losses",
     "ast_rewards",
+    "bco_losses",
     "clipped_rewards",
     "clipped_surrogate",
+    "discopop_losses",
     "distillation_advantages",
+    "divergence_scores",
     "excess_nll",
+    "exo_losses",
     "gae",
     "group_advantages",
     "group_advantages_over_runs",
@@ -83,6 +101,7 @@ __all__ = [
     "mean_baseline_advantages",
     "mean_logprob",
     "n_step_returns",
+    "nca_losses",
     "nll_losses",
     "reinforce_surrogate",
     "reward_to_go",
@@ -91,6 +110,7 @@ __all__ = [
     "selection_size",
     "sequence_probability",
     "soft_surrogate",
+    "sppo_losses",
     "stepped_coefficient",
     "threshold_selection",
     "token_gae",

@@ -17,10 +17,10 @@ from two_weights import Batch, TwoWeights, updates_of
 from astra_core.config import Part
 from astra_core.errors import PluginError, TrainingError
 from astra_core.training.distribution.distributed import World
-from astra_core.training.dumps import read_dump
 from astra_core.training.harness import Experience
 from astra_core.training.progress import StepReport
 from astra_core.training.update import Update, refuse_many_nonfinite
+from astra_parts.dumps import read_dump
 
 pytestmark = pytest.mark.routes
 

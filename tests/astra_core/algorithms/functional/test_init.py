@@ -15,7 +15,7 @@ MODULES = sorted(
     path
     for package in PACKAGES.values()
     for path in Path(package.__file__).parent.glob("*.py")
-    if not path.stem.startswith("_") and path.stem != "shapes"
+    if not path.stem.startswith("_") and path.stem not in {"shapes", "margins"}
 )
 # The order in which a forest is walked, and what groups of any size are made of.
 INTERNAL = {"levels", "Moments", "moments_of", "group_index", "compact"}

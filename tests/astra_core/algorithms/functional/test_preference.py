@@ -240,3 +240,32 @@ def test_a_balance_loss_is_the_square_of_margin_less_gap_over_temperature():
         torch.testing.assert_close(torch.tensor(squares), found, atol=1e-5, rtol=0)
     with pytest.raises(ConfigurationError, match=r"positive, got 0\.0; 0\.1 makes"):
         fn.balance_losses(chosen, rejected, gaps, temperature=0.0)
+
+
+def test_a_sequence_weighs_by_how_likely_it_is_among_what_the_attacker_draws():
+    # -1 and -2 nats where a token of the attacker's own has -0.5: 1 nat less per token.
+    logprobs = torch.tensor([[-1.0, -2.0, math.nan], [-0.5, -0.5, -0.5]], requires_grad=True)
+    collisions = torch.tensor([[-0.5, -0.5, math.nan], [-0.5, -0.5, -0.5]])
+    mask = torch.tensor([[True, True, False], [True, True, True]])
+    weights = fn.on_policy_weights(logprobs, collisions, mask)
+
+    assert [math.exp(-1.0), 1.0] == pytest.approx(weights.tolist())
+    assert not weights.requires_grad
+
+
+def test_a_weight_of_an_even_distribution_and_of_no_token_is_one():
+    even = torch.full((2, 3), -math.log(7))
+    mask = torch.tensor([[True, False, True], [False, False, False]])
+
+    assert [1.0, 1.0] == pytest.approx(fn.on_policy_weights(even, even, mask).tolist())
+
+
+def test_what_is_copied_is_a_mean_over_the_tokens_of_each_probe():
+    logprobs = torch.tensor([[-1.0, -2.0, -9.0], [-4.0, math.nan, math.nan]], requires_grad=True)
+    mask = torch.tensor([[True, True, False], [True, False, False]])
+    losses = fn.copied_pair_losses(logprobs, mask)
+    losses.sum().backward()
+
+    assert [1.5, 4.0] == losses.tolist()
+    assert [[-0.5, -0.5, 0.0], [-1.0, 0.0, 0.0]] == logprobs.grad.tolist()
+    assert [0.0] == fn.copied_pair_losses(torch.ones(1, 2), torch.zeros(1, 2).bool()).tolist()

@@ -11,23 +11,17 @@ import pytest
 import torch
 from each_row import each_row
 
-from astra_core.algorithms.functional import (
-    credit,
-    divergences,
-    groups,
-    kl,
-    masking,
-    preference,
-    preference_variants,
-)
+from astra_core.algorithms.functional import credit, groups, kl, masking, preference
 from astra_core.errors import ShapeError
 from astra_parts.algorithms import functional as parts
 from astra_parts.algorithms.functional import (
     advantages,
     aggregation,
     ast_reward,
+    divergences,
     imitation,
     policy_gradient,
+    preference_variants,
     soft_clipping,
     turns,
 )
@@ -107,9 +101,7 @@ PAIRS = [
         for name in ("discopop", "nca", "bco", "sppo", "apo_zero", "apo_down")
     ),
 ]
-WEIGHTS_OF_PAIRS = Guarded(
-    preference_variants.on_policy_weights, "logprobs collision_logprobs mask"
-)
+WEIGHTS_OF_PAIRS = Guarded(preference.on_policy_weights, "logprobs collision_logprobs mask")
 LOG_RATIOS = Guarded(preference.sequence_log_ratios, "logprobs other_logprobs mask")
 MASKED = [
     Guarded(masking.masked_sum, "values mask"),
@@ -121,7 +113,7 @@ LIKELIHOODS = [
     Guarded(ast_reward.sequence_probability, "logprobs mask"),
     Guarded(ast_reward.mean_logprob, "logprobs mask"),
     Guarded(ast_reward.excess_nll, "logprobs mask", {"tolerated": 1.0}),
-    Guarded(preference_variants.copied_pair_losses, "logprobs mask"),
+    Guarded(preference.copied_pair_losses, "logprobs mask"),
 ]
 TOKEN_GAE = Guarded(advantages.token_gae, "rewards values mask", GAE)
 RETURNS = Guarded(advantages.reward_to_go, "rewards done mask", {"discount": 1.0})

@@ -1,6 +1,3 @@
-import json
-from pathlib import Path
-
 import pytest
 import torch
 import transformers
@@ -9,7 +6,6 @@ from each_row import each_row
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from astra_core.registry import BUILT_INS, build
-from astra_core.training.optimization.optimizers import anneal
 from astra_core.training.optimization.parts import parameter_groups
 from astra_parts.testing import tiny_language_model
 
@@ -93,11 +89,6 @@ def test_every_optimizer_and_option_is_covered_here():
     for name, changes in CHANGES.items():
         options = build("optimizer", Choice(name=name)).options
         assert set(type(options).model_fields) == {key for change in changes for key in change}
-
-
-def test_nesterov_momentum_needs_momentum():
-    with pytest.raises(ConfigurationError, match="momentum"):
-        build("optimizer", Choice(name="sgd", options={"nesterov": True}))
 
 
 def test_weight_decay_leaves_biases_and_norms_alone():
@@ -231,35 +222,3 @@ def test_arguments_that_do_not_suit_a_schedule_are_refused_by_name(kind, argumen
 def test_a_schedule_may_move_before_the_first_update():
     # An experience that teaches nothing makes no update; torch would warn, and warnings are errors.
     assert len(our_rates("linear", warmup_steps=0)) == STEPS
-
-
-SCHEDULES = json.loads(
-    (Path(__file__).parents[3] / "vectors" / "nip_schedules.json").read_text(encoding="utf-8")
-)["cases"]
-
-
-@each_row("case", [case for case in SCHEDULES if "schedule" in case])
-def test_annealing_follows_its_formula(case):
-    found = [
-        anneal(case["initial"], step, kind=case["schedule"], rate=case["rate"])
-        for step in case["iterations"]
-    ]
-
-    assert case["expected"] == pytest.approx(found, abs=1e-12)
-
-
-@each_row(
-    ("kind", "expected"),
-    [("linear", [0.5, 1.0, 0.75, 0.5, 0.25, 0.0]), ("exponential", [0.5, 1.0, 0.75, 0.5625])],
-)
-def test_an_annealed_rate_falls_after_its_warm_up(kind, expected):
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
-    choice = Choice(name="annealing", options={"kind": kind, "rate": 0.25})
-    schedule = build("schedule", choice).schedule(optimizer, warmup_steps=2, training_steps=9)
-    rates = []
-    for _ in expected:
-        rates.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        schedule.step()
-
-    assert expected == pytest.approx(rates)

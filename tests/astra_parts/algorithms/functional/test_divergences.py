@@ -5,9 +5,10 @@ import pytest
 import torch
 from each_row import each_row
 
-from astra_core.algorithms import functional as fn
-from astra_core.algorithms.functional import divergences as unchecked
+from astra_core.algorithms import functional as core
 from astra_core.errors import ConfigurationError
+from astra_parts.algorithms import functional as fn
+from astra_parts.algorithms.functional import divergences as unchecked
 
 ALPHA = 0.3
 # The generators of the paper's table 1; the score is what f' of a ratio exceeds f'(1) by.
@@ -40,7 +41,9 @@ def test_under_the_reverse_kl_the_loss_is_dpo():
     chosen, rejected = torch.tensor([0.7, -3.0]), torch.tensor([0.2, 50.0])
     given = [fn.divergence_scores(side, divergence="reverse_kl") for side in (chosen, rejected)]
 
-    assert torch.equal(fn.dpo_losses(chosen, rejected, beta=0.1), fn.dpo_losses(*given, beta=0.1))
+    assert torch.equal(
+        core.dpo_losses(chosen, rejected, beta=0.1), core.dpo_losses(*given, beta=0.1)
+    )
 
 
 @each_row(("alpha", "limit"), [(1e-6, "reverse_kl"), (1 - 1e-6, "forward_kl")])

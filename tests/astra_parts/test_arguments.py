@@ -3,7 +3,7 @@ import argparse
 import pytest
 from each_row import each_row
 
-from astra_core.errors.arguments import LineParser, at_least_one, not_negative, whole_number
+from astra_parts.arguments import LineParser, at_least_one, not_negative, whole_number
 
 
 def test_a_mistake_is_one_line_with_the_way_to_the_help(capsys):

@@ -5,17 +5,13 @@ constant, with ``p`` the attacker and ``q`` the reference. So a loss of the marg
 scores in place of the log-ratios.
 """
 
-from typing import Literal
-
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from astra_core.algorithms.functional.preference import Divergence
 from astra_core.algorithms.functional.shapes import require_rank
 from astra_core.errors import ConfigurationError
-
-Divergence = Literal["reverse_kl", "forward_kl", "jensen_shannon", "alpha"]
-"""``reverse_kl`` is DPO itself; ``alpha`` lies between it, at 0, and ``forward_kl``, at 1."""
 
 MAX_EXPONENT = 20.0
 """Nats by which a sequence may fall behind inside an exponential; exp(20) = 4.9e8."""

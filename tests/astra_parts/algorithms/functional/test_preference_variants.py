@@ -7,8 +7,9 @@ from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from astra_core.algorithms import functional as fn
+from astra_core.algorithms import functional as core
 from astra_core.errors import ConfigurationError
+from astra_parts.algorithms import functional as fn
 
 LAWS = settings(max_examples=30, derandomize=True, deadline=None)
 RATIOS = st.floats(-30, 30)
@@ -118,13 +119,13 @@ def test_sppo_rests_where_both_have_reached_their_goals():
 def test_bco_bounds_dpo_from_above(chosen, rejected):
     pair = both((chosen, rejected))
 
-    assert losses_of("bco_losses", *pair).item() >= fn.dpo_losses(*pair, beta=BETA).item() - 1e-12
+    assert losses_of("bco_losses", *pair).item() >= core.dpo_losses(*pair, beta=BETA).item() - 1e-12
 
 
 def test_discopop_is_dpo_for_a_wrong_pair_and_exponential_for_a_right_one():
     wrong, right = both((-10.0, 0.0)), both((10.0, 0.0))
 
-    dpo = fn.dpo_losses(*wrong, beta=BETA).item()
+    dpo = core.dpo_losses(*wrong, beta=BETA).item()
     assert dpo == pytest.approx(losses_of("discopop_losses", *wrong).item())
     assert math.exp(-3.0) == pytest.approx(losses_of("discopop_losses", *right).item())
     # A warm mixture is still mixed there.
@@ -162,7 +163,7 @@ def test_nca_keeps_the_chosen_probe_from_becoming_less_likely_where_dpo_does_not
     chosen, rejected = both((-20.0, -80.0))
     losses_of("nca_losses", chosen, rejected).sum().backward()
     nca, chosen.grad = chosen.grad.item(), None
-    fn.dpo_losses(chosen, rejected, beta=BETA).sum().backward()
+    core.dpo_losses(chosen, rejected, beta=BETA).sum().backward()
 
     # sigmoid(20 beta) - sigmoid(-20 beta) / 2, times beta: hardly less than beta itself.
     assert -BETA == pytest.approx(nca, rel=0.01)
@@ -237,35 +238,6 @@ def test_discopop_refuses_a_temperature_that_mixes_nothing(temperature):
 
     expected = f"temperature must lie in (0, 1), got {temperature}; 0.05 is the paper's"
     assert expected == str(caught.value)
-
-
-def test_a_sequence_weighs_by_how_likely_it_is_among_what_the_attacker_draws():
-    # -1 and -2 nats where a token of the attacker's own has -0.5: 1 nat less per token.
-    logprobs = torch.tensor([[-1.0, -2.0, math.nan], [-0.5, -0.5, -0.5]], requires_grad=True)
-    collisions = torch.tensor([[-0.5, -0.5, math.nan], [-0.5, -0.5, -0.5]])
-    mask = torch.tensor([[True, True, False], [True, True, True]])
-    weights = fn.on_policy_weights(logprobs, collisions, mask)
-
-    assert [math.exp(-1.0), 1.0] == pytest.approx(weights.tolist())
-    assert not weights.requires_grad
-
-
-def test_a_weight_of_an_even_distribution_and_of_no_token_is_one():
-    even = torch.full((2, 3), -math.log(7))
-    mask = torch.tensor([[True, False, True], [False, False, False]])
-
-    assert [1.0, 1.0] == pytest.approx(fn.on_policy_weights(even, even, mask).tolist())
-
-
-def test_what_is_copied_is_a_mean_over_the_tokens_of_each_probe():
-    logprobs = torch.tensor([[-1.0, -2.0, -9.0], [-4.0, math.nan, math.nan]], requires_grad=True)
-    mask = torch.tensor([[True, True, False], [True, False, False]])
-    losses = fn.copied_pair_losses(logprobs, mask)
-    losses.sum().backward()
-
-    assert [1.5, 4.0] == losses.tolist()
-    assert [[-0.5, -0.5, 0.0], [-1.0, 0.0, 0.0]] == logprobs.grad.tolist()
-    assert [0.0] == fn.copied_pair_losses(torch.ones(1, 2), torch.zeros(1, 2).bool()).tolist()
 
 
 def test_aot_compares_the_sides_rank_by_rank():

@@ -2,7 +2,7 @@
 
 import torch
 
-from astra_core.algorithms.functional import _pairs as pairs
+from astra_core.algorithms.functional import margins as pairs
 
 CHOSEN, REJECTED = torch.tensor([1.0, -2.0]), torch.tensor([0.5, 4.0])
 
