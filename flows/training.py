@@ -1,7 +1,7 @@
 """The flow from params.yaml to a promotion decision."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import chdir, contextmanager
+from contextlib import chdir, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, cast
 
@@ -29,10 +29,12 @@ from flows.runs.data_drift import told_drift
 from flows.runs.limits import limit_of
 from flows.runs.preparation import renew_pipeline, usable_params
 from flows.runs.requests import STEPS, RunRequest
+from flows.runs.turns import in_turn
 from flows.settings import assignments_of, planned_params
 from tasks.machine.console import say
 from tasks.machine.privacy import keep_private
 from tasks.params.schema import Params
+from tasks.pipeline.reproduction import is_current
 from tasks.pipeline.workspace import fill_workspace
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
@@ -190,11 +192,21 @@ def run_stages(request: RunRequest, run: StageRunner) -> None:
         StageError: A stage is not done; later ones have not begun.
     """
     for name in request.stages:
+        if name == "registration":
+            _redo_what_changed(request, run)
         run(name, force=request.force)
     reason = why_unregistered() if "registration" in request.stages else ""
     if reason:
         say(f"{'registration':<13}{reason}: once more")
         run("registration", force=True)
+
+
+def _redo_what_changed(request: RunRequest, run: StageRunner) -> None:
+    """What is registered comes from one params.yaml, whoever wrote into the folder meanwhile."""
+    for name in request.stages[: request.stages.index("registration")]:
+        if not is_current(name):
+            say(f"{name:<13}what it depends on changed during this run: once more")
+            run(name)
 
 
 @contextmanager
@@ -212,7 +224,9 @@ def workspace(name: str, assignments: Sequence[str]) -> Iterator[None]:
         ConfigurationError: The values, or the paths with them, cannot be used.
     """
     if not assignments:
-        yield
+        # A command has had its turn before it wrote params.yaml.
+        with in_turn() if deployment.name else nullcontext():
+            yield
         return
     text, params = planned_params(assignments)
     folder = WORKSPACES / name

@@ -1,6 +1,7 @@
 """``astra run``: the pipeline from prompts to the promotion decision."""
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,6 +59,8 @@ def run(
     """Run the pipeline from prompts to the promotion decision; skip what is up to date."""
     from astra_core.errors import ConfigurationError
     from flows.runs.requests import RunRequest
+    from flows.runs.summary import run_summary
+    from flows.runs.turns import in_turn
     from flows.settings import change_params
     from tasks.machine.console import say
 
@@ -69,17 +72,16 @@ def run(
     if not as_json and not dry_run:
         say(BANNER)
     wanted = list(assignments or [])
-    if warm_start is not None:
-        wanted += _begin_from(warm_start, wanted, preset=preset, is_quiet=as_json)
-    if dry_run:
-        _show_plan(request, wanted, preset=preset, as_json=as_json)
-        return
-    say_changes(change_params(wanted, preset=preset, before=BEFORE))
-    decision = _decision(request)
-    from flows.runs.summary import run_summary
-
-    for line in run_summary(decision, seconds=time.monotonic() - started):
-        say(line)
+    with nullcontext() if dry_run else in_turn():
+        if warm_start is not None:
+            wanted += _begin_from(warm_start, wanted, preset=preset, is_quiet=as_json)
+        if dry_run:
+            _show_plan(request, wanted, preset=preset, as_json=as_json)
+            return
+        say_changes(change_params(wanted, preset=preset, before=BEFORE))
+        decision = _decision(request)
+        for line in run_summary(decision, seconds=time.monotonic() - started):
+            say(line)
 
 
 def say_changes(lines: list[str]) -> None:

@@ -101,6 +101,21 @@ def test_what_the_registry_lost_is_registered_once_more(project, capsys):
     assert "the registry has lost this version" in capsys.readouterr().out
 
 
+def test_what_changed_under_a_run_is_done_again_before_it_registers(monkeypatch, project, capsys):
+    seen = []
+    monkeypatch.setattr("flows.training.is_current", lambda name: name != "training")
+
+    def run(name, /, *, force=False):
+        seen.append((name, force))
+        return StageOutcome(name, "Completed", 0.0, 1)
+
+    run_stages(RunRequest(start="training", end="registration", force=True), run)
+
+    assert ["training", "evaluation", "training", "registration"] == [s[0] for s in seen[:4]]
+    assert ("training", False) == seen[2]
+    assert "training     what it depends on changed during this run" in capsys.readouterr().out
+
+
 @pytest.fixture
 def workspace_project(tmp_path, monkeypatch):
     """A project whose code is one file."""
