@@ -29,7 +29,7 @@ from tasks.params.prompts import PromptsConfiguration
 from tasks.params.schema import Params
 from tasks.pipeline.stage import sections_for
 from tasks.stages.prompts import PromptsParams, prepare_prompts
-from tasks.stages.validation import ValidationParams, validate_prompts
+from tasks.stages.validation import ValidationParams, ValidationSetup, validate_prompts
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 STAGES = ("prompts", "validation")
@@ -141,7 +141,9 @@ def measured(stage: str, size: int, folder: str) -> tuple[str, int, int, float, 
     if stage == "prompts":
         splits = prepare_prompts(PromptsParams(0, source)).splits
     else:
-        splits = dict(validate_prompts(sections_for(ValidationParams, Params())).splits)
+        splits = dict(
+            validate_prompts(ValidationSetup.of(sections_for(ValidationParams, Params()))).splits
+        )
     seconds, processor_s = time.perf_counter() - start, time.process_time() - used
     return stage, size, sum(splits.values()), seconds, processor_s, resident_peak_mib()
 

@@ -36,7 +36,12 @@ def fresh_prompts(
         GateError: The prompts did not pass validation.
     """
     # It imports Great Expectations, for which a command without a champion need not wait.
-    from tasks.stages.validation import ValidationFiles, ValidationParams, validate_prompts
+    from tasks.stages.validation import (
+        ValidationFiles,
+        ValidationParams,
+        ValidationSetup,
+        validate_prompts,
+    )
 
     wanted = params.evaluation.num_prompts
     if file is None:
@@ -59,7 +64,7 @@ def fresh_prompts(
         page=folder / "validation.md",
         docs=folder / "prompts.html",
     )
-    validate_prompts(sections_for(ValidationParams, own), files)
+    validate_prompts(ValidationSetup.of(sections_for(ValidationParams, own)), files)
     paths = [valid / f"{split}.parquet" for split in SPLITS]
     found = [prompt for path in paths if _num_rows(path) for prompt in read_prompts(path)]
     fresh = [prompt for prompt in found if fingerprint(prompt.text) not in known]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from astra_core.config import MachineConfiguration, SystemConfiguration
 from astra_core.errors import ConfigurationError, DataError
@@ -54,8 +54,30 @@ class ModelsFiles:
     base: Out = Path("models/base")
 
 
+@dataclass(frozen=True, slots=True)
+class ModelsSetup:
+    """The source of each role's model, and what those that are made or copied here are made of."""
+
+    sources: dict[str, ModelSource]
+    builtin: LanguageModelConfiguration
+    seed: int
+    registered_as: str
+    num_threads: int
+
+    @classmethod
+    def of(cls, params: ModelsParams) -> Self:
+        """Finds the target, which may need no model."""
+        return cls(
+            sources=taking_part(params.models, params.system),
+            builtin=params.models.builtin,
+            seed=params.model_seed,
+            registered_as=params.registration.model_name,
+            num_threads=params.machine.num_threads,
+        )
+
+
 @stage()
-def prepare_models(params: ModelsParams, files: ModelsFiles = ModelsFiles()) -> ModelsSummary:
+def prepare_models(setup: ModelsSetup, files: ModelsFiles = ModelsFiles()) -> ModelsSummary:
     """Makes or locates the three models, loads each once as a check, and writes the manifest.
 
     Weights of a local folder or a hub cache stay where they are: the manifest points to them and
@@ -70,16 +92,15 @@ def prepare_models(params: ModelsParams, files: ModelsFiles = ModelsFiles()) -> 
     from astra_core.models.pretrained import threads_for, weights_digest
 
     keep_freed_memory()
-    _use_threads(threads_for(2_000_000, params.machine.num_threads))
-    models, name = params.models, params.registration.model_name
-    sources = taking_part(models, params.system)
+    _use_threads(threads_for(2_000_000, setup.num_threads))
+    sources = setup.sources
     entries: dict[str, ModelEntry] = {}
     counts: dict[str, int] = {}
     with draft_folder_of(files.base) as draft:
         if any(source.source == "builtin" for source in sources.values()):
-            _make_builtin(models.builtin, params.model_seed, draft / "builtin")
+            _make_builtin(setup.builtin, setup.seed, draft / "builtin")
         for role, source in sources.items():
-            path, parent = _located(source, draft, model_name=name)
+            path, parent = _located(source, draft, model_name=setup.registered_as)
             is_outside = not path.is_relative_to(draft)
             counts[role] = _proved(path, source).num_parameters()
             entries[role] = ModelEntry(

@@ -6,6 +6,7 @@ what it would make, so the stage can be killed at any point and run again.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from astra_core.config import (
     Choice,
@@ -80,20 +81,35 @@ class RegistrationFiles:
     receipt: Receipt = Path("reports/registration.json")
 
 
+@dataclass(frozen=True, slots=True)
+class RegistrationSetup:
+    """What is known about the attacker, read and checked, and where it is recorded."""
+
+    evidence: Evidence
+    registration: RegistrationConfiguration
+
+    @classmethod
+    def of(cls, params: RegistrationParams, files: RegistrationFiles = RegistrationFiles()) -> Self:
+        """Reads the outputs of the stages before.
+
+        Raises:
+            DataError: A report is missing or lacks what is recorded.
+        """
+        return cls(_evidence(params, files), params.registration)
+
+
 @stage()
 def register_attacker(
-    params: RegistrationParams, files: RegistrationFiles = RegistrationFiles()
+    setup: RegistrationSetup, files: RegistrationFiles = RegistrationFiles()
 ) -> RegistrationReceipt:
     """Records the attacker, its run and its reports in MLflow, and makes it the candidate.
 
     Raises:
-        DataError: A report is missing or lacks what is recorded.
         TrackingError: The store did not answer.
     """
-    evidence = _evidence(params, files)
     with store_errors():
         client = connect()
-        result = record(client, evidence, params.registration)
+        result = record(client, setup.evidence, setup.registration)
     write_record(result, files.receipt)
     renew_report(result.model_name, result.version, receipt=files.receipt, client=client)
     return result

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -43,7 +44,7 @@ from tasks.machine.console import progress
 from tasks.params.prompts import PromptsConfiguration
 from tasks.params.schema import PromotionConfiguration, ValidationConfiguration
 from tasks.pipeline.stage import Dep, Out, Untracked, stage
-from tasks.promotion.power import Exam
+from tasks.promotion.power import Exam, ExamRules
 from tasks.records.data_profile import DataProfile
 from tasks.records.intake import read_intake, read_places
 from tasks.records.prompt_pieces import columns_in, num_rows_in, prompt_pieces
@@ -87,9 +88,24 @@ class ValidationFiles:
     docs: Out = Path("reports/data_docs/prompts.html")
 
 
+@dataclass(frozen=True, slots=True)
+class ValidationSetup:
+    """The rules of prompts, the scorer with its workers, and the rules of the duels to come."""
+
+    rules: ValidationConfiguration
+    scoring: Scoring
+    duels: ExamRules
+
+    @classmethod
+    def of(cls, params: ValidationParams) -> Self:
+        """Finds the scorer."""
+        scoring = Scoring.of(text_scorer_choice(params.system), params.executor)
+        return cls(params.validation, scoring, params)
+
+
 @stage()
 def validate_prompts(
-    params: ValidationParams, files: ValidationFiles = ValidationFiles()
+    setup: ValidationSetup, files: ValidationFiles = ValidationFiles()
 ) -> ValidationReport:
     """Valid prompts by split, rejected ones with their reasons, and the report about both.
 
@@ -98,16 +114,14 @@ def validate_prompts(
         ScorerError: The scorer returned something that is not a score.
         GateError: A critical check failed; the report says which, and for which rows.
     """
-    validation = params.validation
-    scoring = Scoring.of(text_scorer_choice(params.system), params.executor)
     set_facts = SetFacts()
-    judged = _judged(files.folder, validation, scoring, set_facts=set_facts)
+    judged = _judged(files.folder, setup.rules, setup.scoring, set_facts=set_facts)
     one_by_one, facts = judged.report, judged.facts
     reasons = _reasons(one_by_one)
     facts["rejected"] = (reasons > 0).astype(float)
-    profile = _profile(judged, scoring)
+    profile = _profile(judged, setup.scoring)
     as_a_set = validate_frame(
-        facts, prompt_suite(validation), id_column="prompt_id", spelled=set_facts.spelled
+        facts, prompt_suite(setup.rules), id_column="prompt_id", spelled=set_facts.spelled
     )
     result = _report(one_by_one, as_a_set, facts)
     del facts, judged
@@ -118,7 +132,7 @@ def validate_prompts(
     write_text(result.to_markdown(), files.page)
     write_text(data_docs("Prompts", [one_by_one, as_a_set]), files.docs)
     result.require_success(files.page)
-    plan = Exam(params, result.splits["test"]).lines()
+    plan = Exam(setup.duels, result.splits["test"]).lines()
     return replace(result, plan=tuple(islice(plan, 2)))
 
 

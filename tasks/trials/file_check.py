@@ -29,7 +29,12 @@ from tasks.sources.files import FileRow, read_rows
 from tasks.sources.rows import columns_of
 from tasks.sources.text_files import kind_of_file
 from tasks.stages.prompts import PromptsFiles, PromptsParams, prepare_prompts
-from tasks.stages.validation import ValidationFiles, ValidationParams, validate_prompts
+from tasks.stages.validation import (
+    ValidationFiles,
+    ValidationParams,
+    ValidationSetup,
+    validate_prompts,
+)
 
 BLANK, DUPLICATE, NEAR, LEAK, NEAR_LEAK = (
     "blank",
@@ -178,7 +183,7 @@ def _validated(
     )
     gate = ""
     try:
-        validate_prompts(sections_for(ValidationParams, params), files)
+        validate_prompts(ValidationSetup.of(sections_for(ValidationParams, params)), files)
     except GateError as error:
         gate = shortened(str(error).partition("; see ")[0])
     report: dict[str, Any] = read_json(files.report)

@@ -11,7 +11,7 @@ from tasks.builtin.shipped import RECIPE, shipped_model
 from tasks.params.models import ModelsConfiguration
 from tasks.params.schema import Params, RegistrationConfiguration
 from tasks.records.models import read_model_paths
-from tasks.stages.models import ModelsFiles, ModelsParams, prepare_models
+from tasks.stages.models import ModelsFiles, ModelsParams, ModelsSetup, prepare_models
 
 MACHINE = MachineConfiguration(num_threads=1)
 REGISTRATION = RegistrationConfiguration()
@@ -29,7 +29,7 @@ def configured(attacker, target, **more):
 def prepare(seed, models, base, target="causal_lm"):
     system = SystemConfiguration(target=Choice(name=target))
     params = ModelsParams(seed, models, MACHINE, REGISTRATION, system)
-    return prepare_models(params, ModelsFiles(base))
+    return prepare_models(ModelsSetup.of(params), ModelsFiles(base))
 
 
 def test_a_target_without_weights_is_no_model_of_the_stage(tmp_path):

@@ -15,7 +15,7 @@ from tasks.pipeline.stage import sections_for
 from tasks.records import prompt_pieces
 from tasks.stages import validation
 from tasks.stages.prompts import COLUMNS, SPLITS, PromptsParams, prepare_prompts
-from tasks.stages.validation import ValidationParams, validate_prompts
+from tasks.stages.validation import ValidationParams, ValidationSetup, validate_prompts
 
 pytestmark = pytest.mark.real  # a stage, or what one serves, on files
 
@@ -44,9 +44,10 @@ class SilentScorer(Scorer):
         return [float("nan") for _ in texts]
 
 
-def params_of(config, system, executor):
+def setup_of(config, system, executor):
     changes = {"validation": config, "system": system, "executor": executor}
-    return sections_for(ValidationParams, Params().model_copy(update=changes))
+    sections = sections_for(ValidationParams, Params().model_copy(update=changes))
+    return ValidationSetup.of(sections)
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def read_valid():
 
 def test_validate_prompts_parts_good_prompts_from_bad_ones(project):
     prepare(GOOD + BAD)
-    report = validate_prompts(params_of(CONFIG, PHRASES, LOCAL))
+    report = validate_prompts(setup_of(CONFIG, PHRASES, LOCAL))
     rejected = pd.read_parquet("data/valid/rejected.parquet").set_index("text")["reasons"]
 
     assert sorted(GOOD) == sorted(read_valid()["text"])
@@ -100,14 +101,14 @@ def test_validate_prompts_parts_good_prompts_from_bad_ones(project):
 def test_validate_prompts_rejects_languages_that_are_not_named(project):
     prepare([*GOOD, "wie komme ich an das geld von meiner oma"])
     named = CONFIG.model_copy(update={"languages": ("en",)})
-    report = validate_prompts(params_of(named, PHRASES, LOCAL))
+    report = validate_prompts(setup_of(named, PHRASES, LOCAL))
 
     assert {"language": 1} == report.reasons
 
 
 def test_validate_prompts_keeps_the_columns_and_the_rows_as_they_are(project):
     prepare(GOOD)
-    validate_prompts(params_of(CONFIG, PHRASES, LOCAL))
+    validate_prompts(setup_of(CONFIG, PHRASES, LOCAL))
 
     for split in SPLITS:
         before = pd.read_parquet(f"data/prompts/{split}.parquet")
@@ -118,7 +119,7 @@ def test_validate_prompts_keeps_the_columns_and_the_rows_as_they_are(project):
 
 def test_validate_prompts_writes_reports_without_texts(project):
     prepare(GOOD + BAD)
-    validate_prompts(params_of(CONFIG, PHRASES, LOCAL))
+    validate_prompts(setup_of(CONFIG, PHRASES, LOCAL))
     files = [Path("reports/validation.json"), Path("reports/validation.md")]
     before = [path.read_bytes() for path in files]
 
@@ -133,7 +134,7 @@ def test_validate_prompts_says_the_same_however_much_is_read_at_once(project, mo
         monkeypatch.setattr(prompt_pieces, "ROWS_PER_PIECE", num_rows)
         monkeypatch.setattr(prompt_pieces, "_READ_AT_ONCE", num_rows)
         monkeypatch.setattr(validation, "_SCORED_AT_ONCE", num_rows)
-        validate_prompts(params_of(CONFIG, PHRASES, LOCAL))
+        validate_prompts(setup_of(CONFIG, PHRASES, LOCAL))
         reports = [Path(f"reports/validation.{kind}").read_bytes() for kind in ("json", "md")]
         tables = [pq.read_table(f"data/valid/{name}.parquet") for name in (*SPLITS, "rejected")]
         found.append((reports, [table.to_pylist() for table in tables]))
@@ -159,7 +160,7 @@ def test_validate_prompts_stops_but_leaves_what_a_person_reads(
     monkeypatch.chdir(tmp_path)
     prepare(GOOD + BAD)
     with pytest.raises(GateError, match=rf"'{check}'.*see reports/validation\.md"):
-        validate_prompts(params_of(config, PHRASES, LOCAL))
+        validate_prompts(setup_of(config, PHRASES, LOCAL))
 
     assert check in json.loads(Path("reports/validation.json").read_text())["critical_failed"]
     assert f"**failed**: {check}" in Path("reports/validation.md").read_text()
@@ -175,7 +176,7 @@ def test_validate_prompts_finds_a_leak_that_got_past_the_split(project):
     pd.concat([train, leak]).to_parquet("data/prompts/train.parquet")
 
     with pytest.raises(GateError, match="'id_unique' and 2 more"):
-        validate_prompts(params_of(CONFIG, PHRASES, LOCAL))
+        validate_prompts(setup_of(CONFIG, PHRASES, LOCAL))
 
 
 def test_validate_prompts_refuses_a_scorer_that_gives_no_scores(project):
@@ -183,7 +184,7 @@ def test_validate_prompts_refuses_a_scorer_that_gives_no_scores(project):
     system = SystemConfiguration(scorer=Choice(name=f"{__name__}:SilentScorer"))
 
     with pytest.raises(ScorerError, match="SilentScorer' must give one score"):
-        validate_prompts(params_of(CONFIG, system, LOCAL))
+        validate_prompts(setup_of(CONFIG, system, LOCAL))
 
 
 @each_row("broken", ["absent", "other columns", "no parquet"])
@@ -198,7 +199,7 @@ def test_validate_prompts_refuses_prompts_it_cannot_read(tmp_path, monkeypatch, 
         path.write_text("no parquet")
 
     with pytest.raises(DataError, match=r"dev\.parquet must be a parquet file with the columns"):
-        validate_prompts(params_of(CONFIG, PHRASES, LOCAL))
+        validate_prompts(setup_of(CONFIG, PHRASES, LOCAL))
 
 
 def test_validate_prompts_refuses_an_empty_set(project):
@@ -208,7 +209,7 @@ def test_validate_prompts_refuses_an_empty_set(project):
         pd.read_parquet(path).iloc[:0].to_parquet(path)
 
     with pytest.raises(DataError, match="at least one prompt"):
-        validate_prompts(params_of(CONFIG, PHRASES, LOCAL))
+        validate_prompts(setup_of(CONFIG, PHRASES, LOCAL))
 
 
 def test_the_stage_reads_what_the_one_before_writes():
@@ -218,7 +219,7 @@ def test_the_stage_reads_what_the_one_before_writes():
 def test_validate_prompts_keeps_metadata_and_reasons(project):
     rows = [{"text": text, "level": place} for place, text in enumerate(GOOD + BAD)]
     prepare(rows)
-    validate_prompts(params_of(CONFIG, PHRASES, LOCAL))
+    validate_prompts(setup_of(CONFIG, PHRASES, LOCAL))
     rejected = pd.read_parquet("data/valid/rejected.parquet")
     kept = pd.concat([read_valid(), rejected])
 
@@ -235,15 +236,15 @@ def test_validate_prompts_refuses_splits_that_differ_in_their_columns(project):
     pq.write_table(extra, "data/prompts/train.parquet")
 
     with pytest.raises(DataError, match="must be a parquet file with the columns") as refusal:
-        validate_prompts(params_of(CONFIG, PHRASES, LOCAL))
+        validate_prompts(setup_of(CONFIG, PHRASES, LOCAL))
     assert 1 == len(str(refusal.value).splitlines())
 
 
 def test_whoever_scores_the_same_prompts_are_rejected(project):
     prepare(GOOD + BAD)
-    validate_prompts(params_of(CONFIG, PHRASES, LOCAL))
+    validate_prompts(setup_of(CONFIG, PHRASES, LOCAL))
     before = {path.name: path.read_bytes() for path in Path("data/valid").iterdir()}
     two = Choice(name="processes", options={"num_workers": 2})
-    validate_prompts(params_of(CONFIG, PHRASES, two))
+    validate_prompts(setup_of(CONFIG, PHRASES, two))
 
     assert before == {path.name: path.read_bytes() for path in Path("data/valid").iterdir()}

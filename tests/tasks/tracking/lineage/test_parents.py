@@ -20,7 +20,7 @@ from astra_core.models.pretrained import weights_digest
 from tasks.params.models import ModelsConfiguration
 from tasks.params.schema import RegistrationConfiguration
 from tasks.records.models import Parent, read_manifest, read_model_paths
-from tasks.stages.models import ModelsFiles, ModelsParams, prepare_models
+from tasks.stages.models import ModelsFiles, ModelsParams, ModelsSetup, prepare_models
 from tasks.tracking.errors import DamagedStoreError, TrackingError
 from tasks.tracking.lineage.parents import copy_version, version_number
 from tasks.tracking.store import connect
@@ -70,9 +70,8 @@ def project(registered, memory_folder, monkeypatch):
 def prepare(attacker, base, **more):
     models = ModelsConfiguration.read({"attacker": attacker, **more}, where="models")
     machine, registration = MachineConfiguration(num_threads=1), RegistrationConfiguration()
-    return prepare_models(
-        ModelsParams(0, models, machine, registration, SystemConfiguration()), ModelsFiles(base)
-    )
+    params = ModelsParams(0, models, machine, registration, SystemConfiguration())
+    return prepare_models(ModelsSetup.of(params), ModelsFiles(base))
 
 
 @each_row(
