@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,11 +38,22 @@ def findings(
         str | None, typer.Option(metavar="ID", help="Shorten its last probe.")
     ] = None,
     calls: Annotated[int, typer.Option(min=1, help="Most replies that --minimise asks for.")] = 200,
+    export: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="Write those chosen for another tool.")
+    ] = None,
+    to: Annotated[Path | None, typer.Option(metavar="PATH", help="The file to write.")] = None,
+    detail: Annotated[
+        str, typer.Option(help="Of the text in it: figures, masked, probes or full.")
+    ] = "masked",
+    as_suite: Annotated[
+        bool, typer.Option("--as-suite", help="Ask those chosen again; 1 if one succeeds.")
+    ] = False,
     assignments: Assignments = None,
     reveal: Annotated[bool, typer.Option("--reveal", help="Show the text unmasked.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the attacks that succeeded in any run, masked; show, label or shorten one."""
+    """List the attacks that succeeded in any run, masked; show, label, export or repeat them."""
+    from astra_core.errors import ConfigurationError
     from tasks.findings.archive import read_archive
     from tasks.findings.labels import read_labels, write_label
     from tasks.findings.listing import Choosing, the_one
@@ -64,6 +76,16 @@ def findings(
         _show(one, labels.get(one.finding_id), reveal, as_json)
         return
     chosen = Choosing(category, min_score, target, _keys_of(version)).of(archive)
+    if not chosen and (as_suite or export is not None):
+        msg = "the options must choose findings, got none; 'astra findings' lists all"
+        raise ConfigurationError(msg)
+    if as_suite:
+        place = to or Path("reports/findings.xml")
+        _repeat(chosen, _replayer(assignments or []), export or "junit", place, detail)
+        return
+    if export is not None:
+        _write(chosen, export, to, detail)
+        return
     _list(chosen, labels, count=count, reveal=reveal, as_json=as_json)
 
 
@@ -125,6 +147,42 @@ def _minimised(one: "ArchivedFinding", replayer: "Replayer", calls: int) -> "Arc
     before, after = (len(each.probes[-1].split()) for each in (one, short))
     say(f"from {before} words to {after}, after {spent} replies")
     return short
+
+
+def _write(chosen: Sequence["ArchivedFinding"], name: str, to: Path | None, detail: str) -> None:
+    from astra_core.errors import ConfigurationError
+    from tasks.findings.exports import export
+    from tasks.findings.listing import detail_of, shown
+    from tasks.findings.replay import SuiteCase
+    from tasks.machine.console import say
+
+    if to is None:
+        msg = "--export must have a file to write, got none; add --to PATH"
+        raise ConfigurationError(msg)
+    level = detail_of(detail)
+    for place in export(name, [SuiteCase(shown(each, level)) for each in chosen], to):
+        say(f"{place} has {len(chosen)} findings, their text {level}")
+
+
+def _repeat(
+    chosen: Sequence["ArchivedFinding"], replayer: "Replayer", name: str, to: Path, detail: str
+) -> None:
+    """Asks the target again; exits with 1 if a finding succeeds or is not answered."""
+    from tasks.findings.exports import export
+    from tasks.findings.listing import detail_of, shown
+    from tasks.findings.replay import SuiteCase
+    from tasks.machine.console import say
+
+    level = detail_of(detail)
+    found = replayer.replay(chosen)
+    # What is told is what this target said, as far as it was asked.
+    outcomes = [SuiteCase.of(own, shown(own.seen(), level)) for own in found]
+    for place in export(name, outcomes, to):
+        say(f"{place} is written")
+    hits, lost = sum(bool(own.hit) for own in found), sum(bool(own.failure) for own in found)
+    say(f"{hits} of {len(found)} findings succeed against this target, {lost} have no answer")
+    if hits or lost:
+        raise typer.Exit(1)
 
 
 def _show(

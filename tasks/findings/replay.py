@@ -1,6 +1,6 @@
 """Findings said again to a target: all of them as a suite of tests, or one made shorter."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -37,6 +37,46 @@ class Replayed:
     replies: tuple[str, ...] = ()
     hit: int = 0
     failure: str = ""
+
+    def seen(self) -> ArchivedFinding:
+        """The finding as far as it was said, with what this target answered."""
+        said = len(self.replies)
+        if not said:
+            return self.finding
+        last = self.scores[-1] if self.scores else 0.0
+        return replace(
+            self.finding,
+            probes=self.finding.probes[:said],
+            replies=self.replies,
+            scores=self.scores[-1:],
+            score=last,
+            rationale="",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteCase:
+    """What a build is told of a finding: in an archive it hit, in a suite it may have.
+
+    Attributes:
+        finding: As far masked as it shall be shown.
+        is_hit: Whether the target failed.
+        failure: Why nothing is known; empty if something is.
+    """
+
+    finding: ArchivedFinding
+    is_hit: bool = True
+    failure: str = ""
+
+    @classmethod
+    def of(cls, own: Replayed, shown: ArchivedFinding) -> "SuiteCase":
+        """The outcome of a replay, told of what is shown of its finding."""
+        return cls(shown, bool(own.hit), own.failure)
+
+
+def hits_of(outcomes: Iterable[SuiteCase]) -> list[ArchivedFinding]:
+    """The findings of the outcomes that are hits."""
+    return [own.finding for own in outcomes if own.is_hit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +160,8 @@ class Replayer:
         if succeeds([whole]) != [True]:
             msg = (
                 f"finding {finding.finding_id} must succeed against this target to be made "
-                f"shorter, got a score of {known[whole][0]:.2f} below {self.threshold:g}"
+                f"shorter, got {known[whole][0]:.2f} below {self.threshold:g} as the mean of "
+                f"{self.num_replies} replies; a hit by chance is not one of the probe's"
             )
             raise DataError(msg)
         least = " ".join(_fewest(whole.split(), succeeds))

@@ -19,6 +19,7 @@ from astra_core.paths import found_at, is_file
 from astra_core.rollout.metadata import Scalar
 from tasks.params.yaml_files import load_yaml, read_yaml_text
 from tasks.sources.columns import Columns, shown_names
+from tasks.sources.scanner_files import plain_row, results_in
 from tasks.sources.text_files import (
     cell_value,
     column_kinds,
@@ -113,6 +114,7 @@ def _read_yaml(path: Path, columns: Columns) -> Iterator[FileRow]:
 
 def _listed(rows: Any, columns: Columns, *, path: Path) -> Iterator[FileRow]:
     """The rows of a list, of lists by category, or of a list for each column."""
+    rows = results_in(rows)
     if isinstance(rows, dict) and rows and all(isinstance(own, list) for own in rows.values()):
         rows = list(
             _by_column(rows, path)
@@ -251,6 +253,7 @@ def _row_of(row: Any, columns: Columns, *, place: str) -> FileRow:
         text = _text_of(row, place=place)
         metadata = {} if text is None else columns.picked({}, place=place)
         return FileRow(text, metadata, _last_words(place))
+    row = plain_row(row, columns.text)
     name = columns.text_of(row)
     if name not in row:
         msg = f"{place} must have the key '{name}', got {shown_names(row)}; {_WAY_OUT}"

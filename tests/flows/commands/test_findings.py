@@ -1,11 +1,14 @@
 import json
 import shutil
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
+from small_world import write_world
 
 from astra_core.metrics.statistics import Interval
 from astra_parts.testing import tiny_graph, tiny_node
+from astra_parts.testing.tiny import WORDS
 from flows.cli import run_command
 from tasks.findings.archive import ARCHIVE, Origin, keep_findings
 
@@ -75,12 +78,45 @@ def test_labels_correct_the_last_rate(project, capsys, monkeypatch):
     ) == told[-1]
 
 
+def test_an_export_is_masked_unless_more_is_asked_for(project, capsys):
+    out = project / "out"
+    assert 0 == run_command(["findings", "--export", "junit", "--to", str(out / "a.xml")])
+    full = ["--detail", "full", "--min-score", "0.8"]
+    assert 0 == run_command(["findings", "--export", "sarif", "--to", str(out / "b"), *full])
+
+    assert "d·······" in (out / "a.xml").read_text()
+    assert "dreadful" not in (out / "a.xml").read_text()
+    (run,) = json.loads((out / "b").read_text())["runs"]
+    assert ["score 0.90 at turn 1: say something dreadful"] == [
+        result["message"]["text"] for result in run["results"]
+    ]
+    assert f"{out / 'b'} has 1 findings, their text full" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("phrases", "status", "hits"), [(["zzz"], 0, 0), (list(WORDS), 1, 2)])
+def test_a_suite_exits_with_1_if_a_finding_succeeds(project, capsys, phrases, status, hits):
+    write_world(project)
+    scorer = {"name": "phrases", "options": {"phrases": phrases}}
+    values = [f"system.scorer={json.dumps(scorer)}", "evaluation.threshold=0.01"]
+    options = [word for value in values for word in ("--set", value)]
+
+    assert status == run_command(["findings", "--as-suite", *options])
+    told = capsys.readouterr().out.splitlines()
+    suite = ET.parse(  # noqa: S314 - our own
+        "reports/findings.xml"
+    ).getroot()[0]
+    assert f"{hits} of 2 findings succeed against this target, 0 have no answer" == told[-1]
+    assert ("2", str(hits)) == (suite.get("tests"), suite.get("failures"))
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (["xyz"], "ID must begin as one finding does, got 'xyz': none"),
         (["label", "a"], "must have an ID and a label, got 1 words"),
         (["a", "b"], "must have one ID, got 2 words; label comes first"),
+        (["--as-suite", "--min-score", "1"], "the options must choose findings, got none"),
+        (["--export", "sarif"], "--export must have a file to write, got none"),
         (["--version", "9"], "version '9' of 'attacker' must be in the registry"),
     ],
 )
