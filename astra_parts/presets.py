@@ -11,13 +11,6 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from astra_core.assembly import (
-    ModelFolders,
-    build_evaluator,
-    build_sampler,
-    build_trainer,
-    load_system,
-)
 from astra_core.config import (
     CheckpointConfiguration,
     Choice,
@@ -37,6 +30,13 @@ from astra_core.rollout import Prompt, prompts_of
 from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.selection.evaluation_scheme import check_schedule
 from astra_core.training.trainer import Trainer
+from astra_parts.assembly import (
+    ModelFolders,
+    build_evaluator,
+    build_sampler,
+    build_trainer,
+    load_system,
+)
 
 
 class Assembly(Section):

@@ -10,13 +10,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from astra_core.assembly import (
-    ModelFolders,
-    build_evaluator,
-    build_sampler,
-    build_trainer,
-    load_system,
-)
 from astra_core.config import Choice, SystemConfiguration
 from astra_core.conversation import Conversation, Message
 from astra_core.evaluator import Evaluation, Evaluator
@@ -29,6 +22,13 @@ from astra_core.seeding import derive_key
 from astra_core.system import System
 from astra_core.target import Surroundings
 from astra_core.training.checkpoint import CheckpointStore
+from astra_parts.assembly import (
+    ModelFolders,
+    build_evaluator,
+    build_sampler,
+    build_trainer,
+    load_system,
+)
 from astra_parts.metrics.invented_words import InventedWords
 from benchmarks.copies import ROOT
 from benchmarks.rules import CIVIL, RuleTarget, draw_rules

@@ -5,6 +5,8 @@ gradient of an entropy ``H`` at a logit is ``-p (log p + H)``, so the backward p
 block's logits and nothing else as wide as the vocabulary.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,9 +15,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from astra_core.engine.bars import Barred
-from astra_core.engine.head import Products, prepare_states, row_blocks, vocabulary_blocks, within
+from astra_core.engine.head import (
+    Products,
+    blockwise_gradients,
+    prepare_states,
+    row_blocks,
+    vocabulary_blocks,
+    within,
+)
 from astra_core.engine.products.routes import Route
-from astra_core.engine.products.split_product import factor, multiply
 
 
 def label_logprobs_and_entropies(
@@ -119,27 +127,7 @@ class _LabelsAndEntropies(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        states, weight, bias, labels, totals, means = ctx.saved_tensors
-        of_states = torch.zeros_like(states, dtype=totals.dtype)
-        of_weight = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
-        of_bias = None if bias is None else torch.empty_like(bias)
-        products: Products = ctx.products
-        known, kept = products.factor(states, states.dtype), iter(ctx.kept)
-        ctx.kept = []
-        for block in vocabulary_blocks(weight, len(labels)):
-            rows = products.factor(weight[block], states.dtype)
-            logits = next(kept, None)
-            if logits is None:
-                logits = products.logits(known, rows, bias=bias, block=block)
-            logits = _gradient(logits, within(labels, block), (totals, means), outer=gradients)
-            sent = factor(logits, is_split=products.is_split)
-            with products.route():
-                of_states += multiply(sent, rows)
-                if of_weight is not None:
-                    of_weight[block] = multiply(sent.t(), known)
-            if of_bias is not None:
-                of_bias[block] = logits.sum(dim=0)
-        return of_states.to(states.dtype), of_weight, of_bias, None, None
+        return blockwise_gradients(ctx, partial(_gradient, outer=gradients))
 
 
 def _with_block(
@@ -164,7 +152,7 @@ def _with_block(
 def _gradient(
     logits: Float[Tensor, "S B"],
     labels: tuple[Tensor, Tensor],
-    statistics: tuple[Float[Tensor, " S"], Float[Tensor, " S"]],
+    statistics: Sequence[Float[Tensor, " S"]],
     *,
     outer: tuple[Tensor, ...],
 ) -> Float[Tensor, "S B"]:

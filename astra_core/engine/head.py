@@ -6,9 +6,10 @@ wide as the vocabulary, where automatic differentiation would make five. The voc
 in blocks, just wide enough for products to reach their full rate.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -183,28 +184,40 @@ class _LabelLogprobs(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        states, weight, bias, labels, totals = ctx.saved_tensors
-        (outer,) = gradients
-        of_states = torch.zeros_like(states, dtype=totals.dtype)
-        of_weight = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
-        of_bias = None if bias is None else torch.empty_like(bias)
-        products: Products = ctx.products
-        known, kept = products.factor(states, states.dtype), iter(ctx.kept)
-        ctx.kept = []
-        for block in vocabulary_blocks(weight, len(labels)):
-            rows = products.factor(weight[block], states.dtype)
-            logits = next(kept, None)
-            if logits is None:
-                logits = products.logits(known, rows, bias=bias, block=block)
-            logits = _gradient(logits, within(labels, block), totals=totals, outer=outer)
-            sent = factor(logits, is_split=products.is_split)
-            with products.route():
-                of_states += multiply(sent, rows)
-                if of_weight is not None:
-                    of_weight[block] = multiply(sent.t(), known)
-            if of_bias is not None:
-                of_bias[block] = logits.sum(dim=0)
-        return of_states.to(states.dtype), of_weight, of_bias, None, None
+        return blockwise_gradients(ctx, partial(_gradient, outer=gradients[0]))
+
+
+def blockwise_gradients(
+    ctx: Any, gradient: Callable[..., Float[Tensor, "S B"]]
+) -> tuple[Tensor | None, ...]:
+    """The gradients of states, weight and bias, one block of the vocabulary at a time.
+
+    Args:
+        ctx: Of the pass forward, with its products, what it kept, and behind states, weight, bias
+            and labels the statistics of each state.
+        gradient: Gives that of a block's logits from these, where labels lie in it, and statistics.
+    """
+    states, weight, bias, labels, *statistics = ctx.saved_tensors
+    of_states = torch.zeros_like(states, dtype=statistics[0].dtype)
+    of_weight = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
+    of_bias = None if bias is None else torch.empty_like(bias)
+    products: Products = ctx.products
+    known, kept = products.factor(states, states.dtype), iter(ctx.kept)
+    ctx.kept = []
+    for block in vocabulary_blocks(weight, len(labels)):
+        rows = products.factor(weight[block], states.dtype)
+        logits = next(kept, None)
+        if logits is None:
+            logits = products.logits(known, rows, bias=bias, block=block)
+        logits = gradient(logits, within(labels, block), statistics)
+        sent = factor(logits, is_split=products.is_split)
+        with products.route():
+            of_states += multiply(sent, rows)
+            if of_weight is not None:
+                of_weight[block] = multiply(sent.t(), known)
+        if of_bias is not None:
+            of_bias[block] = logits.sum(dim=0)
+    return of_states.to(states.dtype), of_weight, of_bias, None, None
 
 
 def _logsumexp(logits: Float[Tensor, "S B"], dtype: torch.dtype) -> Float[Tensor, " S"]:
@@ -218,12 +231,12 @@ def _logsumexp(logits: Float[Tensor, "S B"], dtype: torch.dtype) -> Float[Tensor
 def _gradient(
     logits: Float[Tensor, "S B"],
     labels: tuple[Tensor, Tensor],
+    statistics: Sequence[Float[Tensor, " S"]],
     *,
-    totals: Float[Tensor, " S"],
     outer: Float[Tensor, " S"],
 ) -> Float[Tensor, "S B"]:
     """The gradient of the labels' log-probabilities at the logits; overwrites fp32 logits."""
-    is_here, places = labels
+    (is_here, places), (totals,) = labels, statistics
     is_wide = logits.dtype == totals.dtype
     own = logits.sub_(totals[:, None]) if is_wide else logits - totals[:, None]
     own.exp_().mul_(-outer[:, None])

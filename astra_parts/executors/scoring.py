@@ -7,11 +7,11 @@ from typing import Any, Self
 
 from astra_core.config import Choice
 from astra_core.executor import Executor, Work
-from astra_core.executors.shared import executor_of
 from astra_core.files import record_digest
 from astra_core.judge import Exchange, Judge, Judgement, as_judge, checked_judgements
 from astra_core.registry import build
 from astra_core.scorer import Scorer, checked_scores, version_of
+from astra_parts.executors.shared import executor_of
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from astra_core.metrics.words import words
 from astra_core.rollout import Graph, Node
 from astra_core.seeding import derive_key, generator
 from astra_parts.metrics.counterfactual import Ask, parts_of
-from astra_parts.metrics.parts import Part, shared_parts
+from astra_parts.metrics.parts import Part
 from astra_parts.metrics.rarefaction import (
     expected_distinct_share,
     expected_entropy,
@@ -156,11 +156,6 @@ def hit_metrics(
 def hits_of(graph: Graph, threshold: float) -> list[Node]:
     """The turns of a graph that count as successes, in the order of ``Graph.nodes``."""
     return [node for node in graph.nodes() if node.is_judged and node.score >= threshold]
-
-
-def strategy_labels(texts: Sequence[str]) -> list[int]:
-    """The strategy of each text by shared words alone, from 0, the most frequent one."""
-    return _numbered(shared_parts(texts))
 
 
 def unique_per_thousand(

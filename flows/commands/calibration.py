@@ -45,18 +45,13 @@ def judge_check(
 ) -> None:
     """Compare a judge with labelled replies; null is the judge of params.yaml."""
     from astra_core.registry import find
-    from tasks.machine.console import quiet_libraries
-    from tasks.machine.environment import set_environment
-    from tasks.machine.thread_waits import set_thread_waits
+    from tasks.machine.environment import set_up_process
     from tasks.params.schema import read_params
 
     columns = replace(named_columns(column or []), bad=tuple(bad or ()), by=tuple(by or ()))
     params = read_params()
     choice = chosen_judge(judge, params)
-    # In the same order as before a stage: the check may load torch.
-    set_environment(params)
-    set_thread_waits(params.machine.num_threads)
-    quiet_libraries()
+    set_up_process(params)
     find("scorer", choice)
     from tasks.figures.calibration import run_calibration
 

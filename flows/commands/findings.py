@@ -125,16 +125,12 @@ def _replayer(assignments: Sequence[str]) -> "Replayer":
     from flows.settings import changed_params
     from tasks.figures.examination import EvaluationParams
     from tasks.findings.replay import Replayer
-    from tasks.machine.console import quiet_libraries
-    from tasks.machine.environment import set_environment
-    from tasks.machine.thread_waits import set_thread_waits
+    from tasks.machine.environment import set_up_process
     from tasks.pipeline.stage import sections_for
 
     sections = tuple(field.name for field in fields(EvaluationParams))
     params = changed_params(assignments, sections=sections)
-    set_environment(params)
-    set_thread_waits(params.machine.num_threads)
-    quiet_libraries()
+    set_up_process(params)
     return Replayer.of(sections_for(EvaluationParams, params))
 
 

@@ -82,9 +82,7 @@ def serve_jobs(
 def _begin(host: str) -> "tuple[Params, str | None]":
     """The parameters, with the environment set, and the token of the server."""
     from flows.servers.access import HOSTS
-    from tasks.machine.console import quiet_libraries
-    from tasks.machine.environment import set_environment
-    from tasks.machine.thread_waits import set_thread_waits
+    from tasks.machine.environment import set_up_process
     from tasks.params.schema import read_params
 
     token = os.environ.get(TOKEN) or None
@@ -97,9 +95,7 @@ def _begin(host: str) -> "tuple[Params, str | None]":
         )
         raise ConfigurationError(msg)
     params = read_params()
-    set_environment(params)
-    set_thread_waits(params.machine.num_threads)
-    quiet_libraries()
+    set_up_process(params)
     return params, token
 
 

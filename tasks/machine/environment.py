@@ -6,6 +6,8 @@ A value that the user has set already is left alone.
 import os
 from collections.abc import Mapping
 
+from tasks.machine.console import quiet_libraries
+from tasks.machine.thread_waits import set_thread_waits
 from tasks.params.schema import Params
 
 PRIVATE: Mapping[str, str] = {
@@ -55,3 +57,10 @@ def set_environment(params: Params) -> None:
     """Sets those variables of ``stage_environment`` that are not set yet."""
     for name, value in stage_environment(params).items():
         os.environ.setdefault(name, value)
+
+
+def set_up_process(params: Params) -> None:
+    """Sets this process up like a stage's, before a check of params.yaml that may load torch."""
+    set_environment(params)
+    set_thread_waits(params.machine.num_threads)
+    quiet_libraries()

@@ -40,7 +40,7 @@ class SystemParams:
         self, base: Path, *, attacker: Path | None = None, is_trained: bool = False
     ) -> "System":
         """The System of the models that the models stage wrote, or with another attacker."""
-        from astra_core.assembly import ModelFolders, load_system
+        from astra_parts.assembly import ModelFolders, load_system
 
         return load_system(
             self.system,
@@ -62,7 +62,7 @@ class RolloutsParams(SystemParams):
         self, base: Path, prompts: Sequence[Prompt], *, is_trained: bool = False
     ) -> "Sampler":
         """The sampler of the untrained attacker on these prompts."""
-        from astra_core.assembly import build_sampler
+        from astra_parts.assembly import build_sampler
 
         return build_sampler(
             self.rollouts,

@@ -25,13 +25,12 @@ from tasks.figures.category_table import (
     rates_table,
     read_rates,
 )
-from tasks.machine.console import Parser, complain, quiet_libraries, say
-from tasks.machine.environment import set_environment
+from tasks.machine.console import Parser, complain, say
+from tasks.machine.environment import set_up_process
 from tasks.machine.garbage import collect_rarely
 from tasks.machine.parents import end_group_with_parent
 from tasks.machine.privacy import keep_private
 from tasks.machine.scratch import scratch_folder
-from tasks.machine.thread_waits import set_thread_waits
 from tasks.params.checks import check_params
 from tasks.params.schema import Params, read_params
 from tasks.pipeline import failures
@@ -220,9 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     end_group_with_parent()
     try:
         params = read_params()
-        set_environment(params)
-        set_thread_waits(params.machine.num_threads)
-        quiet_libraries()
+        set_up_process(params)
         check_params(params)
         advise(params)
         found = reevaluate_champion(params, fresh_seed=asked.seed, file=asked.file)

@@ -255,7 +255,7 @@ def evaluator_of(
     params: TrainingParams, files: TrainingFiles, *, limit: int | None = None
 ) -> "Evaluator":
     """The evaluation on the dev prompts that chooses the attacker."""
-    from astra_core.assembly import build_evaluator
+    from astra_parts.assembly import build_evaluator
 
     limit = limit or params.evaluation.num_training_prompts
     prompts = read_prompts(files.valid / "dev.parquet", limit=limit)
@@ -273,8 +273,8 @@ def trainer_of(
     world: "World | None" = None,
 ) -> "Trainer":
     """The trainer on the training prompts, which keeps its state in a folder."""
-    from astra_core.assembly import build_trainer
     from astra_core.training.checkpoint import CheckpointStore
+    from astra_parts.assembly import build_trainer
 
     prompts = read_prompts(files.valid / "train.parquet")
     settled = params.settled(files.baseline / PRECISION_FILE)

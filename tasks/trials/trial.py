@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import DataError
 from tasks.figures.examples import examples_page
-from tasks.machine.console import libraries_to, progress, quiet_libraries, say
-from tasks.machine.environment import set_environment
-from tasks.machine.thread_waits import set_thread_waits
+from tasks.machine.console import libraries_to, progress, say
+from tasks.machine.environment import set_up_process
 from tasks.machine.time_words import about
 from tasks.params.checks import check_params
 from tasks.params.schema import Params
@@ -145,10 +144,7 @@ def run_trial(params: Params, *, price: float | None, is_revealed: bool, as_json
 
 def ready_to_try(params: Params) -> TrainingFiles:
     """What the stages before training left, with this process set up like a stage's."""
-    # In the same order as before a stage: the check may load torch.
-    set_environment(params)
-    set_thread_waits(params.machine.num_threads)
-    quiet_libraries()
+    set_up_process(params)
     check_params(params)
     advise(params)
     files = TrainingFiles()

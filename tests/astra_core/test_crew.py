@@ -5,7 +5,6 @@ import torch
 from closed_executors import close_executors
 from tiny_folders import tiny_folders, torch_as_before
 
-from astra_core.assembly import build_evaluator, build_sampler, load_system
 from astra_core.config import (
     Choice,
     EvaluationConfiguration,
@@ -15,6 +14,7 @@ from astra_core.config import (
     SystemConfiguration,
 )
 from astra_core.sampler import rolled_out
+from astra_parts.assembly import build_evaluator, build_sampler, load_system
 from astra_parts.testing import tiny_prompts
 
 SHORT = GenerationConfiguration(max_new_tokens=3)

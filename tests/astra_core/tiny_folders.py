@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from astra_core.assembly import ModelFolders
+from astra_parts.assembly import ModelFolders
 from astra_parts.testing import tiny_language_model
 
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from astra_core.algorithms.dpo import DPO
-from astra_core.assembly import build_sampler
 from astra_core.config import EvaluationConfiguration
 from astra_core.evaluator import Evaluator
 from astra_core.registry import build
@@ -17,6 +16,7 @@ from astra_core.rollout import Prompt
 from astra_core.system import System
 from astra_core.training.distribution.distributed import World
 from astra_core.training.update import Updates
+from astra_parts.assembly import build_sampler
 from tasks.params.schema import Params, read_record
 
 ROOT = Path(__file__).parents[2]

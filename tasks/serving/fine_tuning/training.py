@@ -118,10 +118,10 @@ class _Training:
             self.store.note(self.job.id, f"New fine-tuned model created: {name}")
 
     def _trainer(self) -> "Trainer":
-        from astra_core.assembly import ModelFolders, load_system
         from astra_core.registry import build
         from astra_core.training.checkpoint import CheckpointStore
         from astra_core.training.trainer import Trainer
+        from astra_parts.assembly import ModelFolders, load_system
         from tasks.serving.fine_tuning.rollouts import ExampleSampler
 
         own = self.job.settings

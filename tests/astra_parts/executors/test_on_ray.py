@@ -10,7 +10,6 @@ import pytest
 from closed_executors import close_executors
 from shard_sums import Sums
 
-from astra_core.assembly import ModelFolders, build_sampler, load_system
 from astra_core.config import (
     Choice,
     GenerationConfiguration,
@@ -22,6 +21,7 @@ from astra_core.errors import ConfigurationError, DataError
 from astra_core.executor import shown_by
 from astra_core.registry import find
 from astra_core.sampler import rolled_out
+from astra_parts.assembly import ModelFolders, build_sampler, load_system
 from astra_parts.executors.on_ray import LOOPBACK, SETTINGS, RayExecutor
 from astra_parts.testing import check_executor, tiny_language_model, tiny_prompts
 from benchmarks.ray_nodes import Nodes

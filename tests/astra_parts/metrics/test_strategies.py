@@ -10,11 +10,12 @@ from metrics.test_parts import ENDINGS, NOUNS, OPENINGS, TWENTY_FOUR, VERBS
 
 from astra_core.metrics.diversity import distinct_n
 from astra_core.seeding import derive_key, generator
+from astra_parts.metrics.parts import shared_parts
 from astra_parts.metrics.strategies import (
+    _numbered,
     features_of,
     hit_metrics,
     strategies_of,
-    strategy_labels,
     strategy_metrics,
     vendi_score,
 )
@@ -51,6 +52,11 @@ def noisy(count, seed=0):
     return [
         f"only bend {invented()} {invented()} then {invented()} {invented()}" for _ in range(count)
     ]
+
+
+def strategy_labels(texts):
+    """By shared words alone, as nobody is asked what succeeds without which."""
+    return _numbered(shared_parts(texts))
 
 
 def figures(texts, *, rarefied_to=50):

@@ -7,10 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 from each_row import each_row
 
-from astra_core.assembly import build_sampler
 from astra_core.errors import DataError
 from astra_core.rollout import Failure
 from astra_core.rollout.metadata import Metadata
+from astra_parts.assembly import build_sampler
 from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 from tasks.params.schema import Params
 from tasks.records.rollout_columns import COLUMNS

@@ -10,7 +10,6 @@ from remembering import Curriculum
 from tiny_folders import tiny_folders, torch_as_before
 from tiny_training import assert_same_state, choice, configured, trainer_of, weights_of
 
-from astra_core.assembly import build_sampler, load_system
 from astra_core.config import (
     Choice,
     GenerationConfiguration,
@@ -22,6 +21,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.rollout import Failure, Prompt, Replies
 from astra_core.training.collection.ahead import Ahead, graph_of, graph_record
 from astra_core.training.distribution.distributed import World
+from astra_parts.assembly import build_sampler, load_system
 from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts
 
 GRPO = {"algorithm": choice("grpo"), "training_steps": 4, "evaluate": "none", "keep": "last"}

@@ -3,8 +3,8 @@ from closed_executors import close_executors
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
-from astra_core.executors.shared import executor_of
 from astra_parts.executors.scoring import Scoring
+from astra_parts.executors.shared import executor_of
 
 TWO = Choice(name="processes", options={"num_workers": 2})
 

@@ -20,13 +20,13 @@ from astra_core.crew import Crew
 from astra_core.engine.machine import Machine
 from astra_core.engine.memory import keep_freed_memory
 from astra_core.evaluator import Evaluator
-from astra_core.executors.shared import executor_of
 from astra_core.extensions.calls import plugin_call
 from astra_core.models.pretrained import device_for
 from astra_core.registry import build, resolve
 from astra_core.rollout import Graph, Prompt
 from astra_core.sampler import Sampler
 from astra_core.system import System
+from astra_parts.executors.shared import executor_of
 
 if TYPE_CHECKING:
     # Imported late: stages that only roll out or evaluate must not depend on the training code.

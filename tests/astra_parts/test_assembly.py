@@ -2,14 +2,6 @@ import pytest
 import torch
 from tiny_folders import tiny_folders, torch_as_before
 
-from astra_core import assembly
-from astra_core.assembly import (
-    ModelFolders,
-    build_evaluator,
-    build_sampler,
-    build_trainer,
-    load_system,
-)
 from astra_core.config import (
     Choice,
     EvaluationConfiguration,
@@ -22,6 +14,14 @@ from astra_core.config import (
 from astra_core.errors import ConfigurationError
 from astra_core.targets.causal_lm import speaker_of
 from astra_core.training.checkpoint import CheckpointStore
+from astra_parts import assembly
+from astra_parts.assembly import (
+    ModelFolders,
+    build_evaluator,
+    build_sampler,
+    build_trainer,
+    load_system,
+)
 from astra_parts.testing import tiny_prompts
 
 SHORT = GenerationConfiguration(max_new_tokens=6)
