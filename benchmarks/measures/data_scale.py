@@ -28,7 +28,7 @@ from tasks.machine.garbage import collect_rarely
 from tasks.params.prompts import PromptsConfiguration
 from tasks.params.schema import Params
 from tasks.pipeline.stage import sections_for
-from tasks.stages.prompts import PromptsParams, prepare_prompts
+from tasks.stages.prompts import PromptsParams, PromptsSetup, prepare_prompts
 from tasks.stages.validation import ValidationParams, ValidationSetup, validate_prompts
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
@@ -139,7 +139,7 @@ def measured(stage: str, size: int, folder: str) -> tuple[str, int, int, float, 
             import_module(library)
     start, used = time.perf_counter(), time.process_time()
     if stage == "prompts":
-        splits = prepare_prompts(PromptsParams(0, source)).splits
+        splits = prepare_prompts(PromptsSetup.of(PromptsParams(0, source))).splits
     else:
         splits = dict(
             validate_prompts(ValidationSetup.of(sections_for(ValidationParams, Params()))).splits

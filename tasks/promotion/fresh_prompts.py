@@ -11,7 +11,7 @@ from tasks.pipeline.stage import sections_for
 from tasks.promotion.known_prompts import fingerprint
 from tasks.records.prompt_table import SPLITS
 from tasks.records.prompts import read_prompts
-from tasks.stages.prompts import PromptsFiles, PromptsParams, prepare_prompts
+from tasks.stages.prompts import PromptsFiles, PromptsParams, PromptsSetup, prepare_prompts
 
 # So many are made for each one wanted, since validation and known prompts remove some.
 SURPLUS = 2
@@ -52,7 +52,7 @@ def fresh_prompts(
         source |= {"source": "file", "path": file}
     drafts, valid = folder / "prompts", folder / "valid"
     prompts = params.prompts.model_copy(update=source)
-    prepare_prompts(PromptsParams(fresh_seed, prompts), PromptsFiles(drafts))
+    prepare_prompts(PromptsSetup.of(PromptsParams(fresh_seed, prompts)), PromptsFiles(drafts))
     # A small file is allowed here: the splits do not matter, as all prompts are examined, and with
     # few prompts a split may be empty.
     rules = params.validation.model_copy(update={"min_prompts": 0})

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,9 +23,10 @@ from tasks.params.prompts import PromptsConfiguration
 from tasks.pipeline.stage import Out, stage
 from tasks.records.intake import Intake, write_intake
 from tasks.records.prompt_table import COLUMNS, METADATA, SPLITS, prompt_schema
+from tasks.sources.columns import Columns
 from tasks.sources.distinct_rows import BATCH_ROWS, DistinctRows, record_batch
 from tasks.sources.families import FamilyFinder
-from tasks.sources.rows import columns_of, source_rows
+from tasks.sources.rows import SourceRow, columns_of, source_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,25 @@ class PromptsFiles:
     folder: Out = Path("data/prompts")
 
 
+@dataclass(frozen=True, slots=True)
+class PromptsSetup:
+    """The rows of the source, which are read once, their columns, and how they are split."""
+
+    rows: Iterator[SourceRow]
+    columns: Columns
+    prompts: PromptsConfiguration
+    data_seed: int
+
+    @classmethod
+    def of(cls, params: PromptsParams) -> Self:
+        """Finds the source; nothing is read yet."""
+        prompts, columns = params.prompts, columns_of(params.prompts)
+        rows = source_rows(prompts, columns, data_seed=params.data_seed)
+        return cls(rows, columns, prompts, params.data_seed)
+
+
 @stage()
-def prepare_prompts(params: PromptsParams, files: PromptsFiles = PromptsFiles()) -> PromptsSummary:
+def prepare_prompts(setup: PromptsSetup, files: PromptsFiles = PromptsFiles()) -> PromptsSummary:
     """Distinct prompts with stable ids in ``train``, ``dev`` and ``test`` parquet files.
 
     A prompt's split depends only on the shares, the data seed and its family of near duplicates: it
@@ -101,30 +119,28 @@ def prepare_prompts(params: PromptsParams, files: PromptsFiles = PromptsFiles())
     with draft_folder_of(files.folder) as draft:
         spool = draft / "rows.parquet"
         intake = DistinctRows(FamilyFinder(draft))
-        columns = columns_of(params.prompts)
-        rows = source_rows(params.prompts, columns, data_seed=params.data_seed)
-        intake.take(rows, spool)
+        intake.take(setup.rows, spool)
         if not intake.ids:
             msg = (
-                f"source '{params.prompts.source}' must hold at least one prompt, "
+                f"source '{setup.prompts.source}' must hold at least one prompt, "
                 f"got {intake.num_read} rows and none with text; "
                 "check prompts.path and prompts.text_column"
             )
             raise DataError(msg)
-        share = params.prompts.test_share(len(intake.ids) - intake.num_dev)
-        settled = params.prompts.model_copy(update={"test_fraction": share})
-        summary = _write_splits(replace(params, prompts=settled), intake, spool)
-        summary = replace(summary, left_out=columns.summary(), test_share=share)
+        share = setup.prompts.test_share(len(intake.ids) - intake.num_dev)
+        settled = setup.prompts.model_copy(update={"test_fraction": share})
+        summary = _write_splits(replace(setup, prompts=settled), intake, spool)
+        summary = replace(summary, left_out=setup.columns.summary(), test_share=share)
         write_intake(summary.intake, draft)
         spool.unlink()
     return summary
 
 
-def split_of(family: str, params: PromptsParams) -> str:
+def split_of(family: str, setup: PromptsSetup) -> str:
     """The split of a family of near duplicates, by its hash alone once the shares are settled."""
-    prompts = params.prompts
+    prompts = setup.prompts
     share = prompts.test_fraction or 0.0
-    place = int.from_bytes(derive_key(params.data_seed, "split", family), "big") / 2.0**128
+    place = int.from_bytes(derive_key(setup.data_seed, "split", family), "big") / 2.0**128
     if place < share:
         return "test"
     if prompts.dev_path is None and place < share + prompts.dev_fraction:
@@ -132,7 +148,7 @@ def split_of(family: str, params: PromptsParams) -> str:
     return "train"
 
 
-def _write_splits(params: PromptsParams, intake: DistinctRows, spool: Path) -> PromptsSummary:
+def _write_splits(setup: PromptsSetup, intake: DistinctRows, spool: Path) -> PromptsSummary:
     """Second pass: writes each row of the spool to the file of its split."""
     import pyarrow.parquet as pq
 
@@ -145,9 +161,9 @@ def _write_splits(params: PromptsParams, intake: DistinctRows, spool: Path) -> P
         for split in SPLITS:
             writer = pq.ParquetWriter(spool.with_name(f"{split}.parquet"), prompt_schema(columns))
             writers[split] = stack.enter_context(writer)
-        for records in _placed(params, intake, spool):
+        for records in _placed(setup, intake, spool):
             families.extend(int(prompt_id_of(record["family"]), 16) for record in records)
-            num_kept_together += sum(_is_kept_together(record, params) for record in records)
+            num_kept_together += sum(_is_kept_together(record, setup) for record in records)
             for split, writer in writers.items():
                 rows = [record for record in records if record["split"] == split]
                 counts[split] += len(rows)
@@ -165,14 +181,14 @@ def _write_splits(params: PromptsParams, intake: DistinctRows, spool: Path) -> P
     )
 
 
-def _is_kept_together(record: dict[str, Any], params: PromptsParams) -> bool:
+def _is_kept_together(record: dict[str, Any], setup: PromptsSetup) -> bool:
     """True if a split by rows would have separated the prompt from its near duplicates."""
     prompt_id, family, split = (str(record[name]) for name in ("prompt_id", "family", "split"))
-    return family != prompt_id and split_of(prompt_id, params) != split
+    return family != prompt_id and split_of(prompt_id, setup) != split
 
 
 def _placed(
-    params: PromptsParams, intake: DistinctRows, spool: Path
+    setup: PromptsSetup, intake: DistinctRows, spool: Path
 ) -> Iterator[list[dict[str, Any]]]:
     """Batches of the spool with family and split, without near duplicates of the dev file."""
     import pyarrow.parquet as pq
@@ -188,7 +204,7 @@ def _placed(
                 family = record["family"] or f"{intake.ids[root]:016x}"
                 if root < intake.num_dev <= row:
                     continue
-                split = "dev" if row < intake.num_dev else split_of(family, params)
+                split = "dev" if row < intake.num_dev else split_of(family, setup)
                 placed.append(record | {"family": family, "split": split})
             first += batch.num_rows
             yield placed

@@ -28,7 +28,7 @@ from tasks.sources.families import FamilyFinder
 from tasks.sources.files import FileRow, read_rows
 from tasks.sources.rows import columns_of
 from tasks.sources.text_files import kind_of_file
-from tasks.stages.prompts import PromptsFiles, PromptsParams, prepare_prompts
+from tasks.stages.prompts import PromptsFiles, PromptsParams, PromptsSetup, prepare_prompts
 from tasks.stages.validation import (
     ValidationFiles,
     ValidationParams,
@@ -149,7 +149,7 @@ def check_file(params: Params, path: Path, dev_path: Path | None = None) -> File
         folder = Path(scratch)
         made = PromptsFiles(folder=folder / "prompts")
         own = PromptsParams(data_seed=params.data_seed, prompts=prompts)
-        summary = prepare_prompts(own, made)
+        summary = prepare_prompts(PromptsSetup.of(own), made)
         gate, report, reasons = _validated(params, made.folder, folder)
     findings = tuple(_findings(prompts, reasons))
     num_dev = (

@@ -10,7 +10,14 @@ from each_row import each_row
 from astra_core.errors import ConfigurationError, DataError
 from tasks.params.prompts import PromptsConfiguration
 from tasks.records.intake import read_intake, read_places
-from tasks.stages.prompts import COLUMNS, SPLITS, PromptsFiles, PromptsParams, prepare_prompts
+from tasks.stages.prompts import (
+    COLUMNS,
+    SPLITS,
+    PromptsFiles,
+    PromptsParams,
+    PromptsSetup,
+    prepare_prompts,
+)
 
 WORDS = [f"word{number}" for number in range(400)]
 
@@ -29,7 +36,9 @@ def prepare(texts, folder, *, seed=0, dev_texts=None):
     dev_path = None if dev_texts is None else write_list(dev_texts, folder / "held_out.json")
     path = write_list(texts, folder / "prompts.json")
     config = PromptsConfiguration(source="file", path=path, dev_path=dev_path)
-    summary = prepare_prompts(PromptsParams(seed, config), PromptsFiles(folder / "prompts"))
+    summary = prepare_prompts(
+        PromptsSetup.of(PromptsParams(seed, config)), PromptsFiles(folder / "prompts")
+    )
     return summary, read_splits(folder / "prompts")
 
 
@@ -169,7 +178,7 @@ def test_prepare_prompts_keeps_the_test_split_when_a_dev_file_is_added(tmp_path)
 
 def test_prepare_prompts_makes_builtin_openers_with_their_families(tmp_path):
     params = PromptsParams(0, PromptsConfiguration(num_builtin=300))
-    summary = prepare_prompts(params, PromptsFiles(tmp_path / "prompts"))
+    summary = prepare_prompts(PromptsSetup.of(params), PromptsFiles(tmp_path / "prompts"))
     frame = read_splits(tmp_path / "prompts")
 
     assert 300 == len(frame) == sum(summary.splits.values())
@@ -188,7 +197,7 @@ def test_prepare_prompts_reads_a_hub_data_set_from_the_cache(tmp_path, monkeypat
     snapshot.mkdir(parents=True)
     (snapshot / "train.jsonl").write_text('{"text": "hello", "category": "fraud"}\n')
     config = PromptsConfiguration(source="hub", dataset="owner/name", revision=revision)
-    prepare_prompts(PromptsParams(0, config), PromptsFiles(tmp_path / "prompts"))
+    prepare_prompts(PromptsSetup.of(PromptsParams(0, config)), PromptsFiles(tmp_path / "prompts"))
 
     (row,) = read_splits(tmp_path / "prompts").to_dict("records")
     assert f"owner/name@{revision}" == row["source"]
@@ -234,7 +243,9 @@ def prepare_rows(rows, folder, **section):
     path = folder / "prompts.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     config = PromptsConfiguration(source="file", path=path, **section)
-    summary = prepare_prompts(PromptsParams(0, config), PromptsFiles(folder / "prompts"))
+    summary = prepare_prompts(
+        PromptsSetup.of(PromptsParams(0, config)), PromptsFiles(folder / "prompts")
+    )
     frame = read_splits(folder / "prompts")
     return summary, frame.set_index("text")
 

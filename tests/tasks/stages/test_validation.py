@@ -14,7 +14,7 @@ from tasks.params.schema import Params, ValidationConfiguration
 from tasks.pipeline.stage import sections_for
 from tasks.records import prompt_pieces
 from tasks.stages import validation
-from tasks.stages.prompts import COLUMNS, SPLITS, PromptsParams, prepare_prompts
+from tasks.stages.prompts import COLUMNS, SPLITS, PromptsParams, PromptsSetup, prepare_prompts
 from tasks.stages.validation import ValidationParams, ValidationSetup, validate_prompts
 
 pytestmark = pytest.mark.real  # a stage, or what one serves, on files
@@ -62,7 +62,7 @@ def prepare(texts):
     config = PromptsConfiguration(
         source="file", path=Path("prompts.json"), dev_fraction=0.3, test_fraction=0.3
     )
-    prepare_prompts(PromptsParams(0, config))
+    prepare_prompts(PromptsSetup.of(PromptsParams(0, config)))
 
 
 def read_valid():
