@@ -30,10 +30,14 @@ def sweep(
 ) -> None:
     """Compare settings over seeds, each point in its own workspace."""
     from flows.servers.environment import quiet_run
-    from flows.sweeps.samplers import read_asked
+    from flows.sweeps.points import make_points
+    from flows.sweeps.samplers import read_asked, sampler_called
+    from tasks.params.checks import check_params
 
     # Before a server starts, which takes seconds.
-    read_asked(settings or [], seeds, sampler, count=count, jobs=jobs)
+    axes, numbers = read_asked(settings or [], seeds, sampler, count=count, jobs=jobs)
+    for point in make_points(sampler_called(sampler)(axes, count, {}), numbers)[:: len(numbers)]:
+        check_params(point.params)
     if dry_run:
         _list_points(settings or [], seeds, sampler, count=count, jobs=jobs, as_json=as_json)
         return

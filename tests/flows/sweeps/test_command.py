@@ -52,6 +52,7 @@ def test_of_a_sampler_that_learns_a_dry_run_lists_the_first(project, capsys):
     ("asked", "words"),
     [
         (["--set", "training.lr"], "--set must read section.key=value,value"),
+        (["--set", "training.lr=1e-4,-1"], "training.lr: input should be greater than 0, got -1"),
         (["--jobs", "-1"], "--jobs must be at least 0, got -1"),
         (["--sampler", "random", "--count", "1000000000"], "at most 10000 points, got 1000000000"),
     ],
