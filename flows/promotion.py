@@ -73,7 +73,7 @@ def _promote(params: Params) -> "PromotionDecision":
             receipt=RECEIPT,
             flow_run=flow_run_page(),
         )
-    publish_page("promotion-decision", decision_page(decision))
+    publish_page("promotion-decision", decision_page(decision), "Whether it is champion, and why")
     publish_report()
     announce_decision(decision)
     return decision

@@ -43,7 +43,7 @@ def champion_reevaluation(seed: int | None = None, file: Path | None = None) -> 
     state = examined(fresh_seed, file, timeout_s=timeout_s, return_state=True)
     state.result()
     found = Reevaluation(**read_json(FOLDER / "outcome.json"))
-    publish_page("champion-reevaluation", found.page())
+    publish_page("champion-reevaluation", found.page(), "The champion on prompts it has never met")
     announce_reevaluation(found)
     if found.version is None:
         return Completed(name="Skipped", message=found.summary())

@@ -8,6 +8,7 @@ import argparse
 import faulthandler
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -29,6 +30,9 @@ from tasks.pipeline.names import STAGE_NAMES
 from tasks.pipeline.order import PIPELINE_FILE, check_name, drift, find_stage, render
 from tasks.pipeline.precision import advise
 from tasks.promotion.expected_exam import expected_exam
+
+# How compiled code ends that gets no memory under a limit of addresses.
+_OUT_OF_MEMORY = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -96,8 +100,10 @@ def _told_end(child: int, stage: str) -> int:
     status = os.waitstatus_to_exitcode(ended)
     if status >= 0:
         return status
-    told = f"stage {stage} {failures.cut_off(status)}, got{memory_limit()}; raise 'ulimit -v'"
-    complain(f"error: {told}")
+    # Of a signal that somebody sent, DVC's process tells.
+    if -status in _OUT_OF_MEMORY:
+        told = f"stage {stage} {failures.cut_off(status)}, got{memory_limit()}; raise 'ulimit -v'"
+        complain(f"error: {told}")
     return failures.EXIT_SIGNAL - status
 
 

@@ -28,7 +28,8 @@ DOCS = {
 def publish_evaluation(evaluation: Path = EVALUATION) -> None:
     """Shows both attackers' figures beside the run, if they were examined."""
     if evaluation.is_file():
-        publish_page("evaluation", evaluation_page(read_evaluation(evaluation)))
+        page = evaluation_page(read_evaluation(evaluation))
+        publish_page("evaluation", page, "Both attackers on the test prompts")
 
 
 def evaluation_page(record: EvaluationRecord) -> str:
@@ -94,7 +95,8 @@ def publish_docs(stage: str) -> None:
 def publish_drift(found: DataDrift) -> None:
     """Shows how a stage's data differ from the champion's, and announces it where they drifted."""
     if found.found:
-        publish_page(f"data-drift-{found.found[0].subject}", found.to_markdown())
+        key = f"data-drift-{found.found[0].subject}"
+        publish_page(key, found.to_markdown(), "How the data differ from the champion's")
     if found.large:
         announce_data_drift(found)
 

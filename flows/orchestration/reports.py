@@ -55,14 +55,16 @@ class PipelineReport:
 def publish_validation(page: Path = VALIDATION_PAGE) -> None:
     """Shows the data gate's own page beside the run, if it wrote one."""
     if page.is_file():
-        publish_page("validation-report", page.read_text(encoding="utf-8"))
+        text = page.read_text(encoding="utf-8")
+        publish_page("validation-report", text, "What the prompts were checked for")
 
 
-def publish_page(key: str, markdown: str) -> None:
+def publish_page(key: str, markdown: str, about: str) -> None:
     """Shows a page beside the run.
 
     Args:
         key: Small letters, digits and dashes.
         markdown: The page.
+        about: What it is, for the list of all pages.
     """
-    create_markdown_artifact(key=key, markdown=markdown)
+    create_markdown_artifact(key=key, markdown=markdown, description=about)

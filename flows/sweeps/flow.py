@@ -243,7 +243,7 @@ def _finished(under_way: _Sweep, name: str, *, offer: bool) -> SweepResult:
         figures={} if best is None else best.success.flat("best/attack_success_rate"),
         is_whole=not under_way.failed,
     )
-    publish_page("sweep", page)
+    publish_page("sweep", page, "All points of the sweep")
     return result
 
 

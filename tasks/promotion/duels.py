@@ -18,7 +18,7 @@ from astra_core.rollout import Prompt
 from astra_core.seeding import derive_key, derive_seed, generator
 from tasks.machine.scratch import scratch_folder
 from tasks.params.schema import Params
-from tasks.promotion.bands import bands, unmeasured_bands
+from tasks.promotion.bands import GateRule, bands, unmeasured_bands
 from tasks.promotion.examinations import find_examination
 from tasks.promotion.fresh_prompts import fresh_prompts
 from tasks.promotion.gate import Comparison, Stake, Verdict, compare, decide
@@ -99,7 +99,8 @@ def judge(
         raise DataError(msg)
     report, table = found
     if rules.require_confirmation and CONFIRMED not in table.columns:
-        return None, Verdict(passed=False, reasons=(_UNCONFIRMED,))
+        row = GateRule("second judge", "none", "", "confirms success", held=False)
+        return None, Verdict(passed=False, reasons=(_UNCONFIRMED,), rules=(row,))
     kept = bands(report, table, rules)
     broken = tuple(rule.broken() for rule in kept if rule.held is False)
     if broken:

@@ -98,6 +98,8 @@ def test_a_stage_that_is_aborted_for_lack_of_memory_is_told(capfd):
     words = "error: stage training was ended by SIGABRT, most likely for lack of memory, got"
     assert line.startswith(words)
     assert line.endswith("; raise 'ulimit -v'")
+    child = os.posix_spawn("/bin/sh", ["sh", "-c", "kill -TERM $$"], os.environ)
+    assert (143, "") == (_told_end(child, "training"), capfd.readouterr().err)
 
 
 @pytest.mark.real

@@ -148,6 +148,8 @@ def test_success_that_nobody_confirms_is_refused_in_words(project):
         "evaluation without one; name evaluation.second_judge and run again"
     ) == reason
     assert tags("1")["promotion.decision"] == "refused"
+    (row,) = json.loads(tags("1")["promotion.rules"])
+    assert ("second judge", False) == (row["name"], row["held"])
     assert promote().promoted
 
 
