@@ -81,24 +81,14 @@ def table():
     lines = [
         f"{counts['Y']} work (Y), {counts['P']} work in part (P), {counts['N']} do not yet (N).",
         "",
-        "| row | guide | what it shows | works | in a script | in the pipeline |",
-        "|---|---|---|---|---|---|",
+        "| row | guide | what it shows | works |",
+        "|---|---|---|---|",
     ]
     for number, tests in rows.items():
         title = next(each.title for each in tests if each.title)
-        own = [_cell(tests, way) for way in WAYS]
-        lines.append(
-            f"| {number} | {tests[0].guide} | {title} | {found[number]} | {' | '.join(own)} |"
-        )
+        told = "; ".join([found[number], *sorted({own.missing for own in tests if own.missing})])
+        lines.append(f"| {number} | {tests[0].guide} | {title} | {told} |")
     return "\n".join(lines)
-
-
-def _cell(tests, way):
-    """The tests that show a row in one way, or what is missing."""
-    own = [each for each in tests if each.way == way]
-    names = ", ".join(f"`{each.test}`" for each in own if not each.missing)
-    missing = sorted({each.missing for each in own if each.missing})
-    return "; ".join([*([names] if names else []), *missing])
 
 
 def rendered(page):
