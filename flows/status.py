@@ -10,7 +10,7 @@ from tasks.machine.console import quiet_libraries
 from tasks.params.schema import read_params
 from tasks.pipeline.names import STAGE_NAMES
 from tasks.pipeline.order import SCRIPT, outdated
-from tasks.pipeline.reproduction import NOT_MADE, changes
+from tasks.pipeline.reproduction import NOT_MADE, AtWorkError, changes
 from tasks.records.receipt import RECEIPT
 from tasks.tracking.database.store_check import has_store
 from tasks.tracking.errors import TrackingError
@@ -23,8 +23,11 @@ def status_lines() -> list[str]:
     quiet_libraries()
     model = read_params().registration.model_name
     versions, away = _aliases(model)
-    changed = _changes() if away else changed_stages()
-    lines = [stage_line(name, changed.get(name, [])) for name in STAGE_NAMES]
+    try:
+        changed = _changes() if away else changed_stages()
+        lines = [stage_line(name, changed.get(name, [])) for name in STAGE_NAMES]
+    except AtWorkError as error:
+        lines = [f"{'stages':<13}{error}"]
     if away:
         # Whether there is a champion is unknown, which differs from none.
         return [*lines, f"{'champion':<13}away: {away}"]

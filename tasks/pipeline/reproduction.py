@@ -35,6 +35,10 @@ asked_to_stop = threading.Event()
 """Set by SIGTERM."""
 
 
+class AtWorkError(ConfigurationError):
+    """Another process works in the folder, such as a run."""
+
+
 def is_current(stage: str) -> bool:
     """Whether DVC finds one stage unchanged; takes tens of milliseconds and starts nothing.
 
@@ -63,7 +67,8 @@ def changes() -> dict[str, list[str]]:
     """What DVC finds changed, such as ``params.yaml modified``, by stage; only changed ones.
 
     Raises:
-        ConfigurationError: The folder is no DVC project, or its dvc.yaml cannot be read.
+        ConfigurationError: The folder is no DVC project, its dvc.yaml cannot be read, or, an
+            AtWorkError, another process works there.
     """
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
@@ -80,7 +85,7 @@ def changes() -> dict[str, list[str]]:
         if busy is not None:
             # DVC's own words advise to remove its lock, which a run at work holds.
             msg = f"no other process may be at work here, got {blocker(busy)}; try again later"
-            raise ConfigurationError(msg) from error
+            raise AtWorkError(msg) from error
         msg = f"DVC must be able to read the project, got: {_one_line(error)}; see 'astra doctor'"
         raise ConfigurationError(msg) from error
     return {

@@ -1,6 +1,7 @@
 import shutil
 from pathlib import Path
 
+from dvc.repo import Repo
 from registry_project import enter_project, receipt
 
 from flows.status import changed_stages, stage_line, status_lines, status_record
@@ -50,6 +51,16 @@ def test_a_champion_whose_files_are_gone_is_reported(toy, tmp_path, monkeypatch)
     assert "champion     attacker version 1" == status_lines()[-1]
     (tmp_path / "files").rmdir()
     assert "version 1, whose files are gone: restore mlruns" in status_lines()[-1]
+
+
+def test_beside_a_run_the_champion_is_shown(toy, tmp_path, monkeypatch):
+    toy("")
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    with Repo(".") as repo, repo.lock:
+        first, last = status_lines()
+
+    assert first.startswith("stages       no other process may be at work here, got (PID ")
+    assert "champion     none yet" == last
 
 
 def test_a_version_that_the_registry_lacks_is_not_up_to_date(toy, tmp_path, monkeypatch):
