@@ -48,6 +48,9 @@ def findings(
     as_suite: Annotated[
         bool, typer.Option("--as-suite", help="Ask those chosen again; 1 if one succeeds.")
     ] = False,
+    against: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="The model that is asked again.")
+    ] = None,
     assignments: Assignments = None,
     reveal: Annotated[bool, typer.Option("--reveal", help="Show the text unmasked.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -69,7 +72,7 @@ def findings(
         return
     if minimise is not None:
         one = the_one(archive, minimise)
-        _show(_minimised(one, _replayer(assignments or []), calls), None, reveal, as_json)
+        _show(_minimised(one, _replayer(assignments or [], against), calls), None, reveal, as_json)
         return
     if words:
         one = the_one(archive, _one(words))
@@ -81,7 +84,7 @@ def findings(
         raise ConfigurationError(msg)
     if as_suite:
         place = to or Path("reports/findings.xml")
-        _repeat(chosen, _replayer(assignments or []), export or "junit", place, detail)
+        _repeat(chosen, _replayer(assignments or [], against), export or "junit", place, detail)
         return
     if export is not None:
         _write(chosen, export, to, detail)
@@ -118,11 +121,12 @@ def _keys_of(version: str | None) -> tuple[str, str] | None:
     return version_keys(read_params().registration.model_name, version)
 
 
-def _replayer(assignments: Sequence[str]) -> "Replayer":
-    """Asks the target of params.yaml, as if these values were in it."""
+def _replayer(assignments: Sequence[str], against: Path | None) -> "Replayer":
+    """Asks the target of params.yaml, as if these values were in it, or the model of a folder."""
     from dataclasses import fields
 
     from flows.settings import changed_params
+    from tasks.figures.crossing import BASE, base_with_target
     from tasks.figures.examination import EvaluationParams
     from tasks.findings.replay import Replayer
     from tasks.machine.environment import set_up_process
@@ -131,7 +135,8 @@ def _replayer(assignments: Sequence[str]) -> "Replayer":
     sections = tuple(field.name for field in fields(EvaluationParams))
     params = changed_params(assignments, sections=sections)
     set_up_process(params)
-    return Replayer.of(sections_for(EvaluationParams, params))
+    base = BASE if against is None else base_with_target(against, params)
+    return Replayer.of(sections_for(EvaluationParams, params), base)
 
 
 def _minimised(one: "ArchivedFinding", replayer: "Replayer", calls: int) -> "ArchivedFinding":

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from astra_core.conversation import Conversation, Message
@@ -17,7 +18,7 @@ from tasks.records.attacker import ATTACKER_FILE
 if TYPE_CHECKING:
     from astra_core.system import System
 
-FILES = EvaluationFiles()
+ATTACKER = EvaluationFiles().attacker
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +97,11 @@ class Replayer:
     seed: int
 
     @classmethod
-    def of(cls, params: EvaluationParams) -> "Replayer":
+    def of(cls, params: EvaluationParams, base: Path) -> "Replayer":
         """The replayer of these sections, in the precision of the trained attacker."""
-        own = params.settled(FILES.attacker / ATTACKER_FILE)
+        own = params.settled(ATTACKER / ATTACKER_FILE)
         evaluation = own.evaluation
-        system = own.load(FILES.base)
+        system = own.load(base)
         return cls(system, evaluation.num_responses, evaluation.threshold, own.training_seed)
 
     def replay(self, findings: Sequence[ArchivedFinding]) -> list[Replayed]:

@@ -1,0 +1,76 @@
+"""``astra evaluate``: any attackers against any targets; only typer is imported here."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.usage import Assignments
+
+if TYPE_CHECKING:
+    from tasks.figures.crossing import Crossed
+
+UNTRAINED, CONFIGURED = "untrained", "params.yaml"
+
+
+def evaluate(
+    attackers: Annotated[
+        list[str],
+        typer.Argument(help="champion, a version's number, a folder, NAME=FOLDER, or untrained."),
+    ],
+    target: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FOLDER", help="A model to attack, if not the one of params.yaml."),
+    ] = None,
+    assignments: Assignments = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Examine any versions or folders on the test prompts, against one target or several."""
+    from dataclasses import asdict, fields
+
+    from flows.commands.model_serving import model_folders
+    from flows.settings import changed_params
+    from tasks.figures.crossing import BASE, base_with_target, crossed
+    from tasks.figures.examination import EvaluationParams
+    from tasks.machine.console import progress, say
+    from tasks.machine.environment import set_up_process
+
+    sections = tuple(field.name for field in fields(EvaluationParams))
+    params = changed_params(assignments or [], sections=sections)
+    set_up_process(params)
+    found: dict[str, Path | None] = {}
+    for word in attackers:
+        ((name, folder),) = (
+            [(word, None)] if word == UNTRAINED else model_folders([word], params).items()
+        )
+        # Folders of one name are told apart by their paths.
+        found[name if "=" in word else word] = folder
+    bases = {str(folder): base_with_target(folder, params) for folder in target or []}
+    bases = bases or {CONFIGURED: BASE}
+    cells = []
+    with progress("evaluation", total=len(found) * len(bases)) as advance:
+        for cell in crossed(found, bases, params):
+            cells.append(cell)
+            advance()
+    if as_json:
+        say(json.dumps([asdict(cell) for cell in cells], indent=2))
+        return
+    for line in _table(cells):
+        say(line)
+
+
+def _table(cells: Sequence["Crossed"]) -> list[str]:
+    """Attack success, a line for each attacker, a column for each target."""
+    targets = list(dict.fromkeys(cell.target for cell in cells))
+    rows: dict[str, list[str]] = {}
+    for cell in cells:
+        rows.setdefault(cell.attacker, []).append(cell.rate.spelled(".1%"))
+    lines = [["attack success", *targets], *([name, *rates] for name, rates in rows.items())]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    shown = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+    return [*shown, f"on {cells[0].record['num_prompts']} test prompts"]

@@ -1,0 +1,82 @@
+"""Several attackers against several targets: the same examination for each pair."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from astra_core.errors import ConfigurationError
+from astra_core.metrics.statistics import Interval
+from astra_core.models.folders import require_folder
+from astra_core.registry import find
+from tasks.params.schema import Params
+from tasks.records.evaluation import RATE
+from tasks.records.models import ModelEntry, read_manifest, read_model_paths, write_manifest
+from tasks.stages.evaluation import evaluate_checkpoint
+
+BASE = Path("models/base")
+TARGETS = Path(".astra/targets")
+_SHORT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Crossed:
+    """One attacker's examination against one target.
+
+    Attributes:
+        attacker: Its name.
+        target: The target's name.
+        record: The whole record, as an evaluation has it for one attacker.
+    """
+
+    attacker: str
+    target: str
+    record: dict[str, Any]
+
+    @property
+    def rate(self) -> Interval:
+        """Attack success."""
+        return Interval.read(self.record["attacker"][RATE])
+
+
+def base_with_target(folder: Path, params: Params, *, base: Path = BASE) -> Path:
+    """A folder as the models stage writes it, with another target.
+
+    Raises:
+        ConfigurationError: The folder holds no model, or the configured target has no weights.
+    """
+    from astra_core.models.pretrained import weights_digest
+
+    target = params.system.target
+    if not find("target", target).plugin.has_weights:
+        msg = (
+            f"a target's folder needs a system.target with weights, got '{target.name}'; add "
+            "--set system.target.name=causal_lm, or name the other endpoint by --set"
+        )
+        raise ConfigurationError(msg)
+    digest = weights_digest(require_folder(folder))
+    known, paths = read_manifest(base).entries(), read_model_paths(base)
+    entries = {
+        role: ModelEntry(str(paths[role].resolve()), is_outside=True, digest=known[role].digest)
+        for role in ("attacker", "reference")
+    }
+    other = ModelEntry(str(folder.resolve()), is_outside=True, digest=digest, source="folder")
+    place = TARGETS / digest[:_SHORT]
+    write_manifest({**entries, "target": other}, place)
+    return place
+
+
+def crossed(
+    attackers: Mapping[str, Path | None], targets: Mapping[str, Path], params: Params
+) -> Iterator[Crossed]:
+    """The examination of every attacker against every target, one by one.
+
+    Args:
+        attackers: Hugging Face folders by name; None is the untrained attacker.
+        targets: Folders as the models stage writes them, by name of the target.
+        params: The whole of params.yaml.
+    """
+    for target, base in targets.items():
+        for attacker, weights in attackers.items():
+            record, _ = evaluate_checkpoint(weights, params, base=base)
+            yield Crossed(attacker, target, record)
