@@ -216,6 +216,8 @@ def _explain(error: Exception, stage: str) -> int:
     cause = error.__cause__ or error
     if not isinstance(cause, StageCmdFailedError):
         return _tell(cause, stage, retryable=False)
+    if asked_to_stop.is_set():
+        return 1  # who stopped the run says so
     status = _one_line(cause).rpartition(" ")[2]
     words = failures.cut_off(int(status)) if status.lstrip("-").isdecimal() else "was cut off"
     message = f"stage {stage} {words}; {failures.LOGS}/{stage}.log"

@@ -1,6 +1,7 @@
 """DVC in a process of its own: what it runs, what it tells, and that it dies with its parent."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -145,6 +146,18 @@ def test_of_two_runs_at_once_the_second_waits_and_takes_what_the_first_made(proj
     assert [0, 0] == [first.wait(240), second.returncode]
     assert "begun\n" == Path("begun").read_text()
     assert "done" == Path("out.txt").read_text()
+
+
+@pytest.mark.real
+def test_a_stage_that_ends_by_the_signal_that_stops_the_run_is_no_crash(project):
+    Path("toy.py").write_text(SLOW, encoding="utf-8")
+    command = [sys.executable, "-m", "tasks.pipeline.reproduction", "toy"]
+    run = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
+    _wait_for(lambda: Path("begun").exists())
+    os.killpg(run.pid, signal.SIGTERM)
+
+    assert (b"", 1) == (run.communicate(timeout=240)[1], run.returncode)
+    assert read_failure("toy") is None
 
 
 @pytest.mark.real
