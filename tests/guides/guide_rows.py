@@ -73,21 +73,20 @@ def status(tests):
 
 
 def table():
-    """The rows as a table of Markdown, below a line that counts them."""
+    """The rows as a list of each guide in Markdown, below a line that counts them."""
     found = shown()
     rows = {number: [each for each in found if each.number == number] for number in range(1, 89)}
     found = {number: status(tests) for number, tests in rows.items()}
     counts = {letter: sum(own == letter for own in found.values()) for letter in "YPN"}
     lines = [
-        f"{counts['Y']} work (Y), {counts['P']} work in part (P), {counts['N']} do not yet (N).",
-        "",
-        "| row | guide | what it shows | works |",
-        "|---|---|---|---|",
+        f"{counts['Y']} work (Y), {counts['P']} work in part (P), {counts['N']} do not yet (N)."
     ]
     for number, tests in rows.items():
+        if number - 1 in {0, *GUIDES.values()}:
+            lines += ["", f"**{tests[0].guide}**", ""]
         title = next(each.title for each in tests if each.title)
         told = "; ".join([found[number], *sorted({own.missing for own in tests if own.missing})])
-        lines.append(f"| {number} | {tests[0].guide} | {title} | {told} |")
+        lines.append(f"{number}. {title}{'' if told == 'Y' else f' ({told})'}")
     return "\n".join(lines)
 
 
