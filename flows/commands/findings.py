@@ -140,11 +140,11 @@ def _replayer(assignments: Sequence[str], against: Path | None) -> "Replayer":
 
 
 def _minimised(one: "ArchivedFinding", replayer: "Replayer", calls: int) -> "ArchivedFinding":
-    from tasks.findings.archive import ARCHIVE, MINIMISED, write_findings
+    from tasks.findings.archive import ARCHIVE, MINIMISED, add_findings
     from tasks.machine.console import say
 
     short, spent = replayer.minimise(one, calls=calls)
-    write_findings([short], ARCHIVE / f"{MINIMISED}-{short.finding_id}.parquet")
+    add_findings([short], ARCHIVE / f"{MINIMISED}-{short.finding_id}.parquet")
     before, after = (len(each.probes[-1].split()) for each in (one, short))
     say(f"from {before} words to {after}, after {spent} replies")
     return short

@@ -1,11 +1,11 @@
-"""The archive: one Parquet file for each training and each examination, which nobody rewrites.
+"""The archive: one Parquet file for each training and each examination, which only grows.
 
-A file has the name and the bytes that its run alone decides. So a killed run writes the same files
-again, and runs at the same time never write the same one. What is the same in several files is told
-when they are read: equal conversations with one target are one finding, and so are nearly equal
-ones.
+A file has the name and the bytes that its run decides, so a run that was killed ends with the same
+files. Equal and nearly equal conversations with one target become one finding when they are read.
 """
 
+import fcntl
+import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -123,22 +123,22 @@ class ArchivedFinding:
 def keep_findings(
     graphs: Iterable[Graph], origin: Origin, path: Path, *, threshold: float, iteration: int = 0
 ) -> None:
-    """Writes the successes among these trees to a file of the archive; none writes none.
+    """Adds the successes among these trees to a file of the archive; none makes none.
 
     Args:
         graphs: Rollouts.
         origin: Where they come from.
-        path: The file, which this run alone writes.
+        path: The file of this run.
         threshold: A mean score at or above it is a success.
         iteration: Training step of an attacker that is being trained.
     """
-    found = [
-        _finding(graph, turns, replace_with={**asdict(origin), "iteration": iteration})
+    shared = {**asdict(origin), "iteration": iteration}
+    found = (
+        _finding(graph, turns, shared=shared)
         for graph in graphs
         for turns in _first_hits(graph.children, (), threshold)
-    ]
-    if found:
-        write_findings(found, path)
+    )
+    add_findings(found, path)
 
 
 @contextmanager
@@ -157,23 +157,43 @@ def training_kept(trainer: "Trainer", run_key: str, *, threshold: float) -> Iter
     _gather(folder)
 
 
-def write_findings(found: Iterable[ArchivedFinding], path: Path) -> None:
-    """Writes a file of the archive; equal findings become one with their number of times."""
+def add_findings(found: Iterable[ArchivedFinding], path: Path) -> None:
+    """Adds what a file of the archive lacks; equal findings become one with their number of times.
+
+    A run that is repeated adds nothing, unless its target answers otherwise.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = [asdict(each) for each in _merged(found)]
-    with draft_of(path) as draft:
-        pq.write_table(pa.Table.from_pylist(rows, schema=_schema()), draft)
+    new = {each.finding_id: each for each in _merged(found)}
+    if not new:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(path.parent):
+        known = {each.finding_id: each for each in (_rows(path) if path.is_file() else ())}
+        if new.keys() <= known.keys():
+            return
+        rows = [asdict(each) for each in (new | known).values()]
+        rows.sort(key=lambda row: (row["iteration"], row["prompt_id"], row["path"]))
+        with draft_of(path) as draft:
+            pq.write_table(pa.Table.from_pylist(rows, schema=_schema()), draft)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """In the body, no other process adds to a file of this folder."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _gather(folder: Path) -> None:
     """Makes one file of a folder of files, once its run has ended; again after a kill, too."""
-    whole = _whole(folder)
     if folder.is_dir():
-        # One that is there was made of all pieces, by a try that was killed while it removed them.
-        if not whole.is_file():
-            write_findings(_read_all(folder), whole)
+        add_findings(_read_all(folder), _whole(folder))
         shutil.rmtree(folder)
 
 
@@ -243,14 +263,12 @@ def _first_hits(
             yield from _first_hits(node.children, turns, threshold)
 
 
-def _finding(
-    graph: Graph, turns: Sequence[Node], *, replace_with: dict[str, Any]
-) -> ArchivedFinding:
+def _finding(graph: Graph, turns: Sequence[Node], *, shared: dict[str, Any]) -> ArchivedFinding:
     last, prompt = turns[-1], graph.prompt
     best = last.response_scores.index(max(last.judged_scores))
     probes = tuple(node.probe_text for node in turns)
     replies = (*(node.response_texts[0] for node in turns[:-1]), last.response_texts[best])
-    said = [replace_with["target"], prompt.prompt_id, probes, replies]
+    said = [shared["target"], prompt.prompt_id, probes, replies]
     return ArchivedFinding(
         finding_id=record_digest(said)[:_ID],
         prompt_id=prompt.prompt_id,
@@ -262,7 +280,7 @@ def _finding(
         scores=last.judged_scores,
         rationale=last.response_rationales[best] if last.response_rationales else "",
         score=last.score,
-        **replace_with,
+        **shared,
     )
 
 
@@ -270,13 +288,10 @@ def _schema() -> "pa.Schema":
     import pyarrow as pa
 
     kinds = {
-        "iteration": pa.int32(),
-        "times": pa.int32(),
-        "alike": pa.int32(),
+        **dict.fromkeys(("iteration", "times", "alike"), pa.int32()),
+        **dict.fromkeys(("probes", "replies"), pa.list_(pa.string())),
         "score": pa.float64(),
         "scores": pa.list_(pa.float64()),
-        "probes": pa.list_(pa.string()),
-        "replies": pa.list_(pa.string()),
     }
     return pa.schema(
         [(field.name, kinds.get(field.name, pa.string())) for field in fields(ArchivedFinding)]

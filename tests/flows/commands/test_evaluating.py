@@ -9,7 +9,10 @@ from astra_parts.testing import tiny_language_model
 from flows.cli import run_command
 
 ROOT = Path(__file__).parents[3]
-SMALL = ("evaluation.num_prompts=4", "evaluation.num_rollouts=1", "evaluation.strategy_calls=0")
+SMALL = (
+    *("evaluation.num_prompts=4", "evaluation.num_rollouts=1", "evaluation.strategy_calls=0"),
+    *("evaluation.num_resamples=100", "system.probe.max_new_tokens=6", "evaluation.depth=1"),
+)
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
 import re
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -6,14 +7,7 @@ import pytest
 from astra_core.errors import DataError
 from astra_core.rollout import Prompt
 from astra_parts.testing import tiny_graph, tiny_node, tiny_system
-from tasks.findings.archive import (
-    ARCHIVE,
-    TRAINING,
-    Origin,
-    keep_findings,
-    read_archive,
-    training_kept,
-)
+from tasks.findings.archive import ARCHIVE, Origin, keep_findings, read_archive, training_kept
 
 ORIGIN = Origin("evaluation", "run", "attacker", "target", "judge")
 LONG = "you never say what you mean to say when they ask you for it"
@@ -72,6 +66,19 @@ def test_equal_and_nearly_equal_findings_are_one_and_other_targets_apart(tmp_pat
     assert ("later", "else") == (found[0].run, found[2].target)
 
 
+def test_a_repeated_run_adds_only_what_is_new_and_two_at_once_lose_nothing(tmp_path):
+    texts = [f"{word} {word} is what {word} said" for word in ("one", "two", "three", "four")]
+    path = kept(tmp_path, hit(texts[0]))
+    before = path.read_bytes()
+    kept(tmp_path, hit(texts[0]))
+    assert before == path.read_bytes()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda text: kept(tmp_path, hit(text)), texts * 5))
+
+    found = {each.probes[0]: each.times for each in read_archive(tmp_path)}
+    assert dict.fromkeys(texts, 1) == found
+
+
 def test_a_run_without_a_success_writes_no_file_and_an_empty_archive_is_told(tmp_path):
     assert not kept(tmp_path, tiny_node(0.1), tiny_node(0.0, failure="gone")).exists()
     with pytest.raises(DataError, match="must hold findings, got none; 'astra run' keeps"):
@@ -109,8 +116,9 @@ def test_a_killed_training_ends_with_the_bytes_of_a_quiet_one(tmp_path, monkeypa
         (file,) = ARCHIVE.iterdir()
         ended.append(file.read_bytes())
         # A kill while pieces were removed leaves some of them.
-        piece = ARCHIVE / f"{TRAINING}-{'k' * 16}" / "000001.parquet"
-        keep_findings([tiny_graph(hit(LONG))], ORIGIN, piece, threshold=0.5)
+        context = training_kept(trainer, "k" * 64, threshold=0.5)
+        context.__enter__()
+        experienced(trainer, 1)
         assert [1, 1, 1] == [each.times for each in read_archive()]
         with training_kept(trainer, "k" * 64, threshold=0.5):
             pass
