@@ -62,6 +62,6 @@ def test_the_page_of_the_data_gate_is_published_if_there_is_one(in_flow, tmp_pat
 
 
 def test_a_page_is_published_under_its_key(in_flow):
-    in_flow(publish_page, "some-page", "text")
+    in_flow(publish_page, "some-page", "text", "what it is")
 
     assert "text" == _artifact("some-page")
