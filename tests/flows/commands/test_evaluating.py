@@ -25,6 +25,7 @@ def project(restored, tmp_path, monkeypatch):
     return [word for value in SMALL for word in ("--set", value)]
 
 
+@pytest.mark.real
 def test_a_line_for_each_attacker_and_a_column_for_each_target(project, capsys):
     targets = ["--target", "other", "--target", "models/base/tiny"]
     assert 0 == run_command(["evaluate", "untrained", "x=a/attacker", *targets, *project])
