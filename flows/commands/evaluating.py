@@ -30,6 +30,8 @@ def evaluate(
     """Examine any versions or folders on the test prompts, against one target or several."""
     from dataclasses import asdict, fields
 
+    from astra_core.errors import ConfigurationError
+    from astra_core.errors.exception_text import excerpt
     from flows.commands.model_serving import model_folders
     from flows.settings import changed_params
     from tasks.figures.crossing import BASE, base_with_target, crossed
@@ -46,7 +48,13 @@ def evaluate(
             [(word, None)] if word == UNTRAINED else model_folders([word], params).items()
         )
         # Folders of one name are told apart by their paths.
-        found[name if "=" in word else word] = folder
+        key = name if "=" in word else word
+        if key in found:
+            msg = (
+                f"attackers must have names of their own, got {excerpt(key)} twice; use NAME=FOLDER"
+            )
+            raise ConfigurationError(msg)
+        found[key] = folder
     bases = {str(folder): base_with_target(folder, params) for folder in target or []}
     bases = bases or {CONFIGURED: BASE}
     cells = []

@@ -165,7 +165,7 @@ def add_findings(found: Iterable[ArchivedFinding], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    new = {each.finding_id: each for each in _merged(found)}
+    new = {each.finding_id: each for each in _merged(map(_whole_characters, found))}
     if not new:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -177,6 +177,16 @@ def add_findings(found: Iterable[ArchivedFinding], path: Path) -> None:
         rows.sort(key=lambda row: (row["iteration"], row["prompt_id"], row["path"]))
         with draft_of(path) as draft:
             pq.write_table(pa.Table.from_pylist(rows, schema=_schema()), draft)
+
+
+def _whole_characters(found: ArchivedFinding) -> ArchivedFinding:
+    """The finding with half characters, which UTF-8 cannot hold, as JSON writes them."""
+
+    def whole(text: str) -> str:
+        return text.encode("utf-8", "backslashreplace").decode()
+
+    probes, replies = tuple(map(whole, found.probes)), tuple(map(whole, found.replies))
+    return replace(found, probes=probes, replies=replies, rationale=whole(found.rationale))
 
 
 @contextmanager

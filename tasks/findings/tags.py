@@ -1,9 +1,10 @@
 """What a finding is called in catalogues of risks: one table, each row with its source.
 
 A row without words is for every finding: somebody talked the target into what it must not say. One
-with words is for findings whose category has one of them.
+with words is for findings in whose category a word begins with one of them.
 """
 
+import re
 from dataclasses import dataclass
 
 from tasks.findings.archive import ArchivedFinding
@@ -24,7 +25,7 @@ class RiskTag:
         tag: Catalogue with its edition, and number.
         name: In the words of the catalogue.
         source: Where it is defined.
-        words: A category with one of them has the tag; none for every finding.
+        words: A category whose words begin so has the tag; none for every finding.
     """
 
     tag: str
@@ -74,4 +75,8 @@ TAGS = (
 def tags_of(finding: ArchivedFinding) -> list[str]:
     """The tags of a finding, in the order of the table."""
     category = finding.category.lower()
-    return [row.tag for row in TAGS if not row.words or any(word in category for word in row.words)]
+
+    def has(word: str) -> bool:
+        return bool(re.search(rf"(?<![^\W\d_]){re.escape(word)}", category))
+
+    return [row.tag for row in TAGS if not row.words or any(map(has, row.words))]

@@ -18,6 +18,7 @@ FOLDERS = (
     "data",
     "models",
     "reports",
+    "findings",
     "runs",
     "tracking",
     "mlruns",

@@ -30,7 +30,7 @@ LOGS = Path(".astra/logs")
 
 _CLOSED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
-FOLDERS = ("data", "models", "reports", "runs", ".astra", ".dvc")
+FOLDERS = ("data", "models", "reports", "findings", "runs", ".astra", ".dvc")
 """What a run writes to; where one is missing, the nearest folder above must be open to it."""
 
 EXIT_BUG = 1

@@ -13,6 +13,9 @@ import yaml
 from each_row import each_row
 from pages import ROOT
 
+from tasks.machine import privacy
+from tasks.pipeline import failures
+
 DEPLOY = ROOT / "deploy"
 METADATA = "server/api/collections_data/views/aggregate-worker-metadata.json"
 KINDS = ("docker", "kubernetes")
@@ -122,6 +125,16 @@ def test_the_image_is_pinned_unprivileged_and_installs_the_lock():
     assert "--no-deps -r team.lock" in text
     assert not SECRET.search(text)
     assert {".env", "deploy/.env", ".venv", ".dvc/config.local", "models", "data"} <= {*ignored}
+
+
+def test_a_folder_that_runs_make_is_in_no_image_and_closed_to_others():
+    made = (ROOT / ".gitignore").read_text("utf-8").partition("# made by a run")[2]
+    folders = {*re.findall(r"^/(\S+)/$", made, re.MULTILINE)}
+
+    assert "findings" in folders
+    assert folders <= {*(ROOT / ".dockerignore").read_text("utf-8").split()}
+    assert folders <= {*privacy.FOLDERS}
+    assert "findings" in failures.FOLDERS
 
 
 def test_hadolint_finds_nothing():

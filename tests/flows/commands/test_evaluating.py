@@ -54,6 +54,7 @@ def test_the_record_of_a_pair_is_json_on_demand(project, capsys):
     ("words", "told"),
     [
         (["7"], "version '7' of 'attacker' must be in the registry, got none"),
+        (["x=a/attacker", "x=other"], "attackers must have names of their own, got 'x' twice"),
         (["untrained", "--target", "gone"], "gone must be a Hugging Face folder, got no such"),
         (["untrained", "--set", "prompts.path=x"], "--set must change training_seed"),
     ],

@@ -98,6 +98,13 @@ def experienced(trainer, *numbers):
         trainer.by_hand.on_experience(SimpleNamespace(iteration=number, graphs=[graph]))
 
 
+def test_half_a_character_is_kept_as_json_writes_it(tmp_path):
+    kept(tmp_path, hit("go\ud83d", response_texts=("no\udc80",)))
+    (found,) = read_archive(tmp_path)
+
+    assert (("go\\ud83d",), ("no\\udc80",)) == (found.probes, found.replies)
+
+
 def test_a_killed_training_ends_with_the_bytes_of_a_quiet_one(tmp_path, monkeypatch):
     trainer = SimpleNamespace(
         sampler=SimpleNamespace(system=tiny_system()), by_hand=SimpleNamespace()

@@ -12,6 +12,8 @@ def test_every_finding_is_an_injection_and_a_category_adds_its_hazard():
     assert "owasp-llm-2026:LLM01" == plain[0]
     assert {"mitre-atlas:AML.T0054", "nist-ai-600-1:2.9", "eu-ai-act:15"} < set(plain)
     assert {"ailuminate-1.1:hte", "nist-ai-600-1:2.3"} == set(hateful) - set(plain)
+    assert plain == tags_of(finding(metadata=json.dumps({"category": "chateau"})))
+    assert "ailuminate-1.1:hte" in tags_of(finding(metadata=json.dumps({"category": "s10_hate"})))
 
 
 def test_a_row_has_a_number_of_its_own_and_a_source():
