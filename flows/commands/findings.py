@@ -143,10 +143,11 @@ def _minimised(one: "ArchivedFinding", replayer: "Replayer", calls: int) -> "Arc
     from tasks.findings.archive import ARCHIVE, MINIMISED, add_findings
     from tasks.machine.console import say
 
-    short, spent = replayer.minimise(one, calls=calls)
+    short, spent, is_enough = replayer.minimise(one, calls=calls)
     add_findings([short], ARCHIVE / f"{MINIMISED}-{short.finding_id}.parquet")
     before, after = (len(each.probes[-1].split()) for each in (one, short))
-    say(f"from {before} words to {after}, after {spent} replies")
+    end = "" if is_enough else "; the calls did not suffice, more words may be left out"
+    say(f"from {before} words to {after}, after {spent} replies{end}")
     return short
 
 

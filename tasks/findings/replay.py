@@ -16,9 +16,49 @@ from tasks.findings.archive import MINIMISED, ArchivedFinding, Origin
 from tasks.records.attacker import ATTACKER_FILE
 
 if TYPE_CHECKING:
+    from astra_core.judge import Judgement
     from astra_core.system import System
+    from astra_core.target import Answer
 
 ATTACKER = EvaluationFiles().attacker
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What one probe got.
+
+    Attributes:
+        first: The reply by which the conversation continues.
+        worst: Text of the reply that scored highest; of the first if none has a score.
+        scores: Of the replies that have one.
+        failure: Why there is none; empty if there is one.
+    """
+
+    first: Message
+    worst: str
+    scores: tuple[float, ...] = ()
+    failure: str = ""
+
+    @classmethod
+    def of(cls, answer: "Answer | Failure", judged: "Sequence[Judgement]") -> "Answered":
+        """What the target answered, as judged."""
+        if isinstance(answer, Failure):
+            return cls(Message("assistant", ""), "", failure=answer.reason)
+        first = answer.replies[0].message()
+        scored = [
+            (own.score, reply.text)
+            for own, reply in zip(judged, answer.replies, strict=True)
+            if own.score is not None
+        ]
+        if not scored:
+            return cls(first, first.text, failure="the judge gave no score")
+        _, worst = max(scored, key=lambda pair: pair[0])
+        return cls(first, worst, tuple(score for score, _ in scored))
+
+    @property
+    def score(self) -> float:
+        """Mean of the scores; 0 of none."""
+        return sum(self.scores) / max(len(self.scores), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,30 +67,30 @@ class Replayed:
 
     Attributes:
         finding: The finding.
-        scores: The mean score of each turn that was said.
-        replies: The target's first reply of each.
+        turns: What each probe that was said got.
         hit: The turn at which the target failed, from 1; 0 if it did not.
-        failure: Why a turn has no score; empty if all have one.
     """
 
     finding: ArchivedFinding
-    scores: tuple[float, ...] = ()
-    replies: tuple[str, ...] = ()
+    turns: tuple[Answered, ...] = ()
     hit: int = 0
-    failure: str = ""
+
+    @property
+    def failure(self) -> str:
+        """Why a turn has no score; empty if all have one."""
+        return self.turns[-1].failure if self.turns else ""
 
     def seen(self) -> ArchivedFinding:
         """The finding as far as it was said, with what this target answered."""
-        said = len(self.replies)
-        if not said:
+        if not self.turns:
             return self.finding
-        last = self.scores[-1] if self.scores else 0.0
+        *before, last = self.turns
         return replace(
             self.finding,
-            probes=self.finding.probes[:said],
-            replies=self.replies,
-            scores=self.scores[-1:],
-            score=last,
+            probes=self.finding.probes[: len(self.turns)],
+            replies=(*(own.first.text for own in before), last.worst),
+            scores=last.scores,
+            score=last.score,
             rationale="",
         )
 
@@ -115,23 +155,24 @@ class Replayer:
                 if turn < own.finding.turn and not (own.hit or own.failure)
             ]
             said = [(talks[place], findings[place].probes[turn]) for place in going]
-            for place, (score, reply, failure) in zip(going, self._asked(said), strict=True):
+            for place, answer in zip(going, self._asked(said), strict=True):
                 own, probe = found[place], findings[place].probes[turn]
-                found[place] = replace(
-                    own,
-                    scores=own.scores if failure else (*own.scores, score),
-                    replies=(*own.replies, reply.text),
-                    hit=turn + 1 if not failure and score >= self.threshold else 0,
-                    failure=failure,
-                )
-                talks[place] = talks[place].said(Message("user", probe), reply)
+                hit = turn + 1 if self._is_hit(answer) else 0
+                found[place] = replace(own, turns=(*own.turns, answer), hit=hit)
+                talks[place] = talks[place].said(Message("user", probe), answer.first)
         return found
 
-    def minimise(self, finding: ArchivedFinding, *, calls: int) -> tuple[ArchivedFinding, int]:
-        """The finding with fewer words in its last probe, and the replies that were asked for.
+    def _is_hit(self, answer: Answered) -> bool:
+        return not answer.failure and answer.score >= self.threshold
 
-        Halves, quarters and so on to single words are left out as long as the rest still succeeds:
-        if ``calls`` suffice, no single word of it can be left out.
+    def minimise(
+        self, finding: ArchivedFinding, *, calls: int
+    ) -> tuple[ArchivedFinding, int, bool]:
+        """The finding with fewer words in its last probe.
+
+        With it the number of replies that were asked for, and whether ``calls`` sufficed. Halves,
+        quarters and so on to single words are left out as long as the rest still succeeds: if they
+        sufficed, no single word of it can be left out.
 
         Raises:
             DataError: The finding does not succeed against this target any more.
@@ -143,37 +184,37 @@ class Replayer:
         talk = Conversation(_prompt(finding))
         for probe, reply in zip(finding.probes[:-1], finding.replies[:-1], strict=True):
             talk = talk.said(Message("user", probe), Message("assistant", reply))
-        known: dict[str, tuple[float, str]] = {}
-        spent = 0
+        known: dict[str, Answered] = {}
+        is_enough = True
+
+        def spent() -> int:
+            return len(known) * self.num_replies
 
         def succeeds(texts: Sequence[str]) -> list[bool]:
-            nonlocal spent
+            nonlocal is_enough
             new = [text for text in dict.fromkeys(texts) if text not in known]
-            new = new[: (calls - spent) // self.num_replies]
-            spent += len(new) * self.num_replies
-            for text, (score, reply, failure) in zip(
-                new, self._asked([(talk, text) for text in new]), strict=True
-            ):
-                known[text] = (0.0 if failure else score, reply.text)
-            return [text in known and known[text][0] >= self.threshold for text in texts]
+            asked = new[: (calls - spent()) // self.num_replies]
+            is_enough = is_enough and asked == new
+            answers = self._asked([(talk, text) for text in asked])
+            known.update(zip(asked, answers, strict=True))
+            return [text in known and self._is_hit(known[text]) for text in texts]
 
         whole = finding.probes[-1]
         if succeeds([whole]) != [True]:
             msg = (
                 f"finding {finding.finding_id} must succeed against this target to be made "
-                f"shorter, got {known[whole][0]:.2f} below {self.threshold:g} as the mean of "
+                f"shorter, got {known[whole].score:.2f} below {self.threshold:g} as the mean of "
                 f"{self.num_replies} replies; a hit by chance is not one of the probe's"
             )
             raise DataError(msg)
-        least = " ".join(_fewest(whole.split(), succeeds))
-        score, reply = known[least] if least in known else known[whole]
-        return self._shortened(finding, least, reply=reply, score=score), spent
+        words = whole.split()
+        least = _fewest(words, succeeds)
+        probe = whole if len(least) == len(words) else " ".join(least)
+        return self._shortened(finding, probe, known[probe]), spent(), is_enough
 
-    def _shortened(
-        self, finding: ArchivedFinding, probe: str, *, reply: str, score: float
-    ) -> ArchivedFinding:
+    def _shortened(self, finding: ArchivedFinding, probe: str, answer: Answered) -> ArchivedFinding:
         origin = Origin.of(self.system, MINIMISED, finding.finding_id, attacker=finding.attacker)
-        probes, replies = (*finding.probes[:-1], probe), (*finding.replies[:-1], reply)
+        probes, replies = (*finding.probes[:-1], probe), (*finding.replies[:-1], answer.worst)
         return replace(
             finding,
             finding_id=record_digest([origin.target, finding.prompt_id, probes, replies])[:16],
@@ -183,15 +224,15 @@ class Replayer:
             judge=origin.judge,
             probes=probes,
             replies=replies,
-            scores=(score,),
-            score=score,
+            scores=answer.scores,
+            score=answer.score,
             rationale="",
             times=1,
             alike=0,
         )
 
-    def _asked(self, said: Sequence[tuple[Conversation, str]]) -> list[tuple[float, Message, str]]:
-        """For each probe the mean score, the first reply, and why there is no score."""
+    def _asked(self, said: Sequence[tuple[Conversation, str]]) -> list[Answered]:
+        """What each probe gets."""
         from astra_core.samplers.scoring import ProbeInConversation, scored_answers
 
         system = self.system
@@ -211,17 +252,7 @@ class Replayer:
                     tokens_per_batch=system.config.tokens_per_batch,
                 ),
             )
-        told = []
-        for answer, judged in zip(found.answers, found.judgements, strict=True):
-            scores = [own.score for own in judged if own.score is not None]
-            if isinstance(answer, Failure):
-                told.append((0.0, Message("assistant", ""), answer.reason))
-            elif not scores:
-                told.append((0.0, answer.replies[0].message(), "the judge gave no score"))
-            else:
-                mean = sum(scores) / len(scores)
-                told.append((mean, answer.replies[0].message(), ""))
-        return told
+        return list(map(Answered.of, found.answers, found.judgements))
 
     def _keys(self, talk: Conversation) -> list[bytes]:
         words = [message.text for message in talk.messages]

@@ -30,6 +30,8 @@ class Parrot:
     def _answer(self, probe, keys):
         if probe == "gone":
             return Failure("no line")
+        if probe == "mixed":
+            return Answer((Reply("so"), Reply("bad")))
         words = probe.split()
         said = "bad" if {"a", "b"} <= set(words) else probe
         return Answer(tuple(Reply(said) for _ in keys))
@@ -41,21 +43,39 @@ def replayer():
     return Replayer(replace(system, target=Parrot(system.target)), 2, threshold=0.5, seed=0)
 
 
+def told(own):
+    return own.hit, tuple(turn.score for turn in own.turns), own.seen().replies
+
+
 def test_probes_are_said_in_turn_until_the_target_fails(replayer):
     said = [finding("x", "a b", "y"), finding("x"), finding("x", "gone", "a b")]
     failed, held, lost = replayer.replay(said)
 
-    assert (2, (0.0, 0.5), ("x", "bad")) == (failed.hit, failed.scores, failed.replies)
-    assert (0, (0.0,), "") == (held.hit, held.scores, held.failure)
-    assert (0, (0.0,), "no line") == (lost.hit, lost.scores, lost.failure)
+    assert (2, (0.0, 0.5), ("x", "bad")) == told(failed)
+    assert (0, (0.0,), ("x",)) == told(held)
+    assert (0, (0.0, 0.0), ("x", "")) == told(lost)
+    assert ["", "", "no line"] == [failed.failure, held.failure, lost.failure]
     assert ["x", "x", "a b"] == replayer.system.target.asked[3]
     assert 5 == len(replayer.system.target.asked)
 
 
+def test_the_reply_that_scored_highest_is_told_and_the_first_continues(replayer):
+    lenient = replace(replayer, threshold=0.2)
+    (hit,) = lenient.replay([finding("mixed")])
+    short, *_ = lenient.minimise(finding("mixed"), calls=9)
+    (held,) = replayer.replay([finding("mixed", "x")])
+
+    for own in (hit.seen(), short):
+        assert (("bad",), (0.0, 0.5), 0.25) == (own.replies, own.scores, own.score)
+    assert ("so", "x") == held.seen().replies
+    assert ["mixed", "so", "x"] == replayer.system.target.asked[-1]
+
+
 def test_no_word_of_a_minimised_probe_can_be_left_out(replayer):
     long = finding("x", "c d a e f g b h", replies=("z", "so"))
-    short, spent = replayer.minimise(long, calls=1000)
+    short, spent, is_enough = replayer.minimise(long, calls=1000)
 
+    assert is_enough
     assert (("x", "a b"), ("z", "bad")) == (short.probes, short.replies)
     assert ("minimised", long.finding_id, 0.5) == (short.source, short.run, short.score)
     assert 2 * len(replayer.system.target.asked) == spent < 80
@@ -63,9 +83,10 @@ def test_no_word_of_a_minimised_probe_can_be_left_out(replayer):
 
 
 def test_minimising_ends_where_its_calls_end(replayer):
-    long = finding("c d a e f g b h")
-    short, spent = replayer.minimise(long, calls=7)
+    long = finding("c d  a e f\ng b h")
+    short, spent, is_enough = replayer.minimise(long, calls=7)
 
+    assert not is_enough
     assert 6 == spent == 2 * len(replayer.system.target.asked)
     assert long.probes == short.probes
     with pytest.raises(ConfigurationError, match="--calls must be at least 2"):
