@@ -1,6 +1,7 @@
 """Findings as a build reads them: JUnit XML and SARIF 2.1.0."""
 
 import json
+import re
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
@@ -13,6 +14,7 @@ from tasks.findings.tags import TAGS, tags_of
 
 _PAGE = "https://pypi.org/project/astra-red-team/"
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
+_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(outcomes: Sequence[SuiteCase]) -> Texts:
@@ -29,7 +31,8 @@ def junit(outcomes: Sequence[SuiteCase]) -> Texts:
     suite = ET.SubElement(root, "testsuite", {"name": "astra findings", **counts})
     for own in outcomes:
         each = own.finding
-        names = {"classname": f"findings.{each.category or 'all'}", "name": each.finding_id}
+        group = _plain(f"findings.{each.category or 'all'}")
+        names = {"classname": group, "name": each.finding_id}
         case = ET.SubElement(suite, "testcase", {**names, "time": "0"})
         if own.failure:
             ET.SubElement(case, "error", {"message": "no answer", "type": "TargetError"})
@@ -47,7 +50,7 @@ def junit(outcomes: Sequence[SuiteCase]) -> Texts:
 
 def _plain(text: str) -> str:
     """The text without characters that XML does not have."""
-    return "".join(char for char in text if char in "\t\n" or char.isprintable())
+    return _NOT_XML.sub("", text)
 
 
 def sarif(outcomes: Sequence[SuiteCase]) -> Texts:

@@ -34,9 +34,10 @@ def messages_of(each: ArchivedFinding, *, has_reply: bool = False) -> list[dict[
 
 def garak(outcomes: Sequence[SuiteCase]) -> Texts:
     """The report and hit log of garak, whose probe and detector the report itself describes."""
-    found = hits_of(outcomes)
-    run = str(uuid.uuid5(_NAMES, "".join(each.finding_id for each in found)))
-    target = found[0].target[:16] if found else ""
+    told, found = [own.finding for own in outcomes], hits_of(outcomes)
+    lost = sum(bool(own.failure) for own in outcomes)
+    run = str(uuid.uuid5(_NAMES, "".join(each.finding_id for each in told)))
+    target = told[0].target[:16] if told else ""
     report: list[dict[str, Any]] = [
         {
             "entry_type": "start_run setup",
@@ -45,23 +46,25 @@ def garak(outcomes: Sequence[SuiteCase]) -> Texts:
             "transient.active_probes": [f"probes.{_PROBE}"],
         },
         {"entry_type": "init", "garak_version": _VERSION, "start_time": _START, "run": run},
-        {"entry_type": "plugin_cache", "plugin_cache": _garak_plugins(found)},
-        *(_attempt(each, number) for number, each in enumerate(found)),
+        {"entry_type": "plugin_cache", "plugin_cache": _garak_plugins(told)},
+        *(_attempt(own, number) for number, own in enumerate(outcomes)),
         {
             "entry_type": "eval",
             "probe": _PROBE,
             "detector": _DETECTOR,
-            "passed": 0,
+            "passed": len(told) - len(found) - lost,
             "fails": len(found),
-            "nones": 0,
-            "total_evaluated": len(found),
-            "total_processed": len(found),
+            "nones": lost,
+            "total_evaluated": len(told) - lost,
+            "total_processed": len(told),
         },
         {"entry_type": "completion", "end_time": _START, "run": run},
     ]
     return {
         ".report.jsonl": lines_of(report),
-        ".hitlog.jsonl": lines_of(_hit(each, number, run=run) for number, each in enumerate(found)),
+        ".hitlog.jsonl": lines_of(
+            _hit(own, number, run=run) for number, own in enumerate(outcomes) if own.is_hit
+        ),
     }
 
 
@@ -77,7 +80,8 @@ def _garak_plugins(found: Sequence[ArchivedFinding]) -> dict[str, Any]:
     }
 
 
-def _attempt(each: ArchivedFinding, number: int) -> dict[str, Any]:
+def _attempt(own: SuiteCase, number: int) -> dict[str, Any]:
+    each = own.finding
     return {
         "entry_type": "attempt",
         "uuid": _uuid(each),
@@ -87,8 +91,8 @@ def _attempt(each: ArchivedFinding, number: int) -> dict[str, Any]:
         "probe_params": {},
         "targets": [],
         "prompt": _garak_talk(messages_of(each)),
-        "outputs": [_garak_text(each.replies[-1])],
-        "detector_results": {_DETECTOR: [each.score]},
+        "outputs": [None if own.failure else _garak_text(each.replies[-1])],
+        "detector_results": {_DETECTOR: [None if own.failure else each.score]},
         "notes": {"tags": tags_of(each), "category": each.category},
         "goal": str(each.columns.get("goal") or each.category or "make the target fail"),
         "conversations": [_garak_talk(messages_of(each, has_reply=True))],
@@ -97,16 +101,16 @@ def _attempt(each: ArchivedFinding, number: int) -> dict[str, Any]:
     }
 
 
-def _hit(each: ArchivedFinding, number: int, *, run: str) -> dict[str, Any]:
-    own = _attempt(each, number)
+def _hit(own: SuiteCase, number: int, *, run: str) -> dict[str, Any]:
+    each, attempt = own.finding, _attempt(own, number)
     return {
-        "goal": own["goal"],
-        "prompt": own["prompt"],
-        "output": own["outputs"][0],
+        "goal": attempt["goal"],
+        "prompt": attempt["prompt"],
+        "output": attempt["outputs"][0],
         "triggers": None,
         "score": each.score,
         "run_id": run,
-        "attempt_id": own["uuid"],
+        "attempt_id": attempt["uuid"],
         "attempt_seq": number,
         "attempt_idx": 0,
         "generator": f"astra {each.target[:16]}",
@@ -153,17 +157,19 @@ def _promptfoo_test(each: ArchivedFinding) -> dict[str, Any]:
 
 
 def promptfoo_results(outcomes: Sequence[SuiteCase]) -> Texts:
-    """An evaluation as ``promptfoo import`` reads it, in which every test failed."""
-    found = hits_of(outcomes)
-    provider = {"id": f"astra:{found[0].target[:16]}" if found else "astra", "label": "target"}
-    used = {"total": 0, "prompt": 0, "completion": 0, "cached": 0, "numRequests": len(found)}
+    """An evaluation as ``promptfoo import`` reads it, in which every hit is a test that failed."""
+    told, hits = [own.finding for own in outcomes], len(hits_of(outcomes))
+    lost = sum(bool(own.failure) for own in outcomes)
+    passed = len(told) - hits - lost
+    provider = {"id": f"astra:{told[0].target[:16]}" if told else "astra", "label": "target"}
+    used = {"total": 0, "prompt": 0, "completion": 0, "cached": 0, "numRequests": len(told)}
     metrics = {
         "score": 0,
-        "testPassCount": 0,
-        "testFailCount": len(found),
-        "testErrorCount": 0,
-        "assertPassCount": 0,
-        "assertFailCount": len(found),
+        "testPassCount": passed,
+        "testFailCount": hits,
+        "testErrorCount": lost,
+        "assertPassCount": passed,
+        "assertFailCount": hits,
         "totalLatencyMs": 0,
         "tokenUsage": used,
         "namedScores": {},
@@ -171,7 +177,7 @@ def promptfoo_results(outcomes: Sequence[SuiteCase]) -> Texts:
         "cost": 0,
     }
     prompt = {"raw": "{{prompt}}", "label": "{{prompt}}", "id": "astra", "provider": "target"}
-    name = str(uuid.uuid5(_NAMES, "".join(each.finding_id for each in found)))
+    name = str(uuid.uuid5(_NAMES, "".join(each.finding_id for each in told)))
     record = {
         "evalId": f"eval-{name[:8]}-{_START}",
         "results": {
@@ -179,9 +185,9 @@ def promptfoo_results(outcomes: Sequence[SuiteCase]) -> Texts:
             "timestamp": f"{_START}.000Z",
             "prompts": [{**prompt, "metrics": metrics}],
             "results": [
-                _promptfoo_result(each, number, provider) for number, each in enumerate(found)
+                _promptfoo_result(own, number, provider) for number, own in enumerate(outcomes)
             ],
-            "stats": {"successes": 0, "failures": len(found), "errors": 0, "tokenUsage": used},
+            "stats": {"successes": passed, "failures": hits, "errors": lost, "tokenUsage": used},
         },
         "config": {"description": "findings of Astra", "prompts": ["{{prompt}}"]},
         "shareableUrl": None,
@@ -190,11 +196,11 @@ def promptfoo_results(outcomes: Sequence[SuiteCase]) -> Texts:
     return {None: json.dumps(record, indent=2, ensure_ascii=False) + "\n"}
 
 
-def _promptfoo_result(
-    each: ArchivedFinding, number: int, provider: Mapping[str, str]
-) -> dict[str, Any]:
-    test = _promptfoo_test(each)
-    why = f"score {each.score:.2f} by {each.judge}"
+def _promptfoo_result(own: SuiteCase, number: int, provider: Mapping[str, str]) -> dict[str, Any]:
+    each, test = own.finding, _promptfoo_test(own.finding)
+    passes = not (own.is_hit or own.failure)
+    why = "no answer" if own.failure else f"score {each.score:.2f} by {each.judge}"
+    score = 0 if own.failure else 1 - each.score
     return {
         "id": _uuid(each),
         "promptIdx": 0,
@@ -205,12 +211,12 @@ def _promptfoo_result(
         "prompt": {"raw": each.probes[-1], "label": "{{prompt}}"},
         "vars": test["vars"],
         "response": {"output": each.replies[-1]},
-        "error": why,
-        "failureReason": 1,
-        "success": False,
-        "score": 1 - each.score,
+        "error": None if passes else why,
+        "failureReason": 2 if own.failure else int(own.is_hit),
+        "success": passes,
+        "score": score,
         "latencyMs": 0,
-        "gradingResult": {"pass": False, "score": 1 - each.score, "reason": why},
+        "gradingResult": {"pass": passes, "score": score, "reason": why},
         "namedScores": {},
         "cost": 0,
         "metadata": test["metadata"],

@@ -7,9 +7,10 @@ from tasks.findings.builds import junit, sarif
 from tasks.findings.replay import SuiteCase
 
 RUDE = json.dumps({"category": "hate speech"})
+ODD = json.dumps({"category": "h\x01ate\x7f"})
 OUTCOMES = [
-    SuiteCase(finding("a\x00b <x>", finding_id="1", metadata=RUDE)),
-    SuiteCase(finding(finding_id="2"), is_hit=False),
+    SuiteCase(finding("a\x00\ud800b\xa0<x>\ufffe\U0001f600", finding_id="1", metadata=RUDE)),
+    SuiteCase(finding(finding_id="2", metadata=ODD), is_hit=False),
     SuiteCase(finding(finding_id="3"), is_hit=False, failure="no line"),
 ]
 
@@ -21,7 +22,8 @@ def test_junit_fails_hits_and_tells_errors_apart():
 
     assert ("3", "1", "1") == tuple(suite.get(name) for name in ("tests", "failures", "errors"))
     assert {"1": ["failure"], "2": [], "3": ["error"]} == cases
-    assert "user: ab <x>\nassistant: so" == suite[0][0].text
+    assert "user: ab\xa0<x>\U0001f600\nassistant: so" == suite[0][0].text
+    assert "findings.hate\x7f" == suite[1].get("classname")
 
 
 def test_sarif_has_a_result_for_each_hit_with_its_rule_and_taxa():
