@@ -3,14 +3,13 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flows.usage import Assignments
 
 if TYPE_CHECKING:
-    from astra_core.metrics.statistics import Interval
     from tasks.findings.archive import ArchivedFinding
     from tasks.findings.labels import FindingLabel
     from tasks.findings.replay import Replayer
@@ -58,27 +57,28 @@ def findings(
     """List the attacks that succeeded in any run, masked; show, label, export or repeat them."""
     from astra_core.errors import ConfigurationError
     from tasks.findings.archive import read_archive
-    from tasks.findings.labels import read_labels, write_label
+    from tasks.findings.labels import newest_label, read_labels, write_label
     from tasks.findings.listing import Choosing, the_one
     from tasks.machine.console import say
 
     words = words or []
-    archive, labels = read_archive(), read_labels()
+    labels = read_labels()
     if words[:1] == [LABEL]:
         _, wanted, label = _three(words)
-        one = the_one(archive, wanted)
+        one = the_one(read_archive(), wanted)
         write_label(one.finding_id, label, by=by)
         say(f"{one.finding_id} is {label} by {by}")
         return
     if minimise is not None:
-        one = the_one(archive, minimise)
+        one = the_one(read_archive(), minimise)
         _show(_minimised(one, _replayer(assignments or [], against), calls), None, reveal, as_json)
         return
     if words:
-        one = the_one(archive, _one(words))
-        _show(one, labels.get(one.finding_id), reveal, as_json)
+        one = the_one(read_archive(), _one(words))
+        _show(one, newest_label(one, labels), reveal, as_json)
         return
-    chosen = Choosing(category, min_score, target, _keys_of(version)).of(archive)
+    choosing = Choosing(category, min_score, target, _keys_of(version))
+    chosen = read_archive(choose=choosing.of)
     if not chosen and (as_suite or export is not None):
         msg = "the options must choose findings, got none; 'astra findings' lists all"
         raise ConfigurationError(msg)
@@ -90,6 +90,8 @@ def findings(
         _write(chosen, export, to, detail)
         return
     _list(chosen, labels, count=count, reveal=reveal, as_json=as_json)
+    if choosing == Choosing() and not as_json:
+        _tell_left_of_rate(chosen, labels)
 
 
 def _three(words: Sequence[str]) -> Sequence[str]:
@@ -144,10 +146,12 @@ def _minimised(one: "ArchivedFinding", replayer: "Replayer", calls: int) -> "Arc
     from tasks.machine.console import say
 
     short, spent, is_enough = replayer.minimise(one, calls=calls)
-    add_findings([short], ARCHIVE / f"{MINIMISED}-{short.finding_id}.parquet")
     before, after = (len(each.probes[-1].split()) for each in (one, short))
     end = "" if is_enough else "; the calls did not suffice, more words may be left out"
     say(f"from {before} words to {after}, after {spent} replies{end}")
+    if (short.target, after) == (one.target, before):
+        return one
+    add_findings([short], ARCHIVE / f"{MINIMISED}-{short.finding_id}.parquet")
     return short
 
 
@@ -190,18 +194,21 @@ def _repeat(
 def _show(
     one: "ArchivedFinding", label: "FindingLabel | None", reveal: bool, as_json: bool
 ) -> None:
-    from dataclasses import asdict
-
     from tasks.findings.listing import conversation_lines, shown
     from tasks.machine.console import say
 
     told = shown(one, "full" if reveal else "masked")
     if as_json:
-        record = {**told.record(), "label": asdict(label) if label else None}
-        say(json.dumps(record, indent=2, ensure_ascii=False))
+        say(json.dumps(_record(told, label), indent=2, ensure_ascii=False))
         return
     for line in conversation_lines(told, label):
         say(line)
+
+
+def _record(one: "ArchivedFinding", label: "FindingLabel | None") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {**one.record(), "label": asdict(label) if label else None}
 
 
 def _list(
@@ -212,36 +219,37 @@ def _list(
     reveal: bool,
     as_json: bool,
 ) -> None:
-    from tasks.findings.labels import held_share
+    from tasks.findings.labels import held_share, newest_label
     from tasks.findings.listing import line_of, shown
     from tasks.machine.console import say
 
     told = [shown(each, "full" if reveal else "masked") for each in chosen[:count]]
     if as_json:
-        rows = [
-            {**each.record(), "label": labels[each.finding_id].label}
-            if each.finding_id in labels
-            else each.record()
-            for each in told
-        ]
+        rows = [_record(each, newest_label(each, labels)) for each in told]
         say(json.dumps(rows, indent=2, ensure_ascii=False))
         return
     for each in told:
-        say(line_of(each, labels.get(each.finding_id)))
+        say(line_of(each, newest_label(each, labels)))
     total = sum(each.alike + 1 for each in chosen)
     say(f"{len(told)} of {len(chosen)} distinct findings, {total} with those nearly the same")
     held, number = held_share(chosen, labels)
     if number:
-        say(f"{number} labelled: {held.spelled('.1%')} confirmed{_left_of_rate(held)}")
+        say(f"{number} labelled: {held.spelled('.1%')} confirmed")
 
 
-def _left_of_rate(held: "Interval") -> str:
-    """The last evaluation's success rate, and what is left of it; empty if there is none."""
-    from tasks.findings.labels import corrected_by_people
+def _tell_left_of_rate(
+    found: Sequence["ArchivedFinding"], labels: "dict[str, FindingLabel]"
+) -> None:
+    """Prints what labels leave of the last evaluation's success rate, if it has a label."""
+    from tasks.findings.labels import corrected_by_people, held_share, of_last_evaluation
+    from tasks.machine.console import say
     from tasks.records.evaluation import EVALUATION, read_evaluation
 
-    if not EVALUATION.is_file():
-        return ""
-    rate = read_evaluation(EVALUATION).rate()
-    left = corrected_by_people(rate, held)
-    return f"; of the last evaluation's {rate.spelled('.1%')} that leaves {left.spelled('.1%')}"
+    if not (labels and EVALUATION.is_file()):
+        return
+    record = read_evaluation(EVALUATION)
+    held, number = held_share(of_last_evaluation(found, record.evaluation_key), labels)
+    if number:
+        rate = record.rate()
+        left = corrected_by_people(rate, held).spelled(".1%")
+        say(f"{number} labels leave {left} of the last evaluation's {rate.spelled('.1%')}")

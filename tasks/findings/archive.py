@@ -7,7 +7,7 @@ files. Equal and nearly equal conversations with one target become one finding w
 import fcntl
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -77,7 +77,7 @@ class ArchivedFinding:
         rationale: The judge's words about the last reply; empty for none.
         score: Mean of the scores.
         times: In how many rollouts it was found.
-        alike: Number of other findings that are nearly the same.
+        others: The IDs of findings that are nearly the same; not in a file.
     """
 
     finding_id: str
@@ -97,12 +97,17 @@ class ArchivedFinding:
     rationale: str
     score: float
     times: int = 1
-    alike: int = 0
+    others: tuple[str, ...] = ()
 
     @property
     def turn(self) -> int:
         """The turn at which the target failed, from 1."""
         return len(self.probes)
+
+    @property
+    def alike(self) -> int:
+        """Number of other findings that are nearly the same."""
+        return len(self.others)
 
     @property
     def category(self) -> str:
@@ -116,7 +121,7 @@ class ArchivedFinding:
 
     def record(self) -> dict[str, Any]:
         """As JSON."""
-        told = {"turn": self.turn, "category": self.category}
+        told = {"turn": self.turn, "category": self.category, "alike": self.alike}
         return {**asdict(self), "metadata": self.columns, **told}
 
 
@@ -169,8 +174,8 @@ def add_findings(found: Iterable[ArchivedFinding], path: Path) -> None:
     if not new:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path.parent):
-        known = {each.finding_id: each for each in (_rows(path) if path.is_file() else ())}
+    with locked(path.parent):
+        known = {each.finding_id: each for each in read_rows(path)}
         if new.keys() <= known.keys():
             return
         rows = [asdict(each) for each in (new | known).values()]
@@ -190,9 +195,17 @@ def _whole_characters(found: ArchivedFinding) -> ArchivedFinding:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """In the body, no other process adds to a file of this folder."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def locked(folder: Path) -> Iterator[None]:
+    """In the body, no other process changes a file of this folder.
+
+    Raises:
+        DataError: It is no folder.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except NotADirectoryError as error:
+        msg = f"{folder} must be a folder of findings, got a file; move it elsewhere"
+        raise DataError(msg) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -204,25 +217,52 @@ def _gather(folder: Path) -> None:
     """Makes one file of a folder of files, once its run has ended; again after a kill, too."""
     if folder.is_dir():
         add_findings(_read_all(folder), _whole(folder))
-        shutil.rmtree(folder)
+        with locked(folder.parent):
+            shutil.rmtree(folder)
 
 
-def read_archive(folder: Path = ARCHIVE) -> list[ArchivedFinding]:
+def read_archive(
+    folder: Path = ARCHIVE,
+    choose: Callable[[Sequence[ArchivedFinding]], list[ArchivedFinding]] = list,
+) -> list[ArchivedFinding]:
     """Every finding once, the highest score first; of nearly equal ones the first.
+
+    Args:
+        folder: The archive.
+        choose: Those that are wanted. What is not cannot stand for what is.
 
     Raises:
         DataError: There is none, or a file is broken.
     """
-    found = sorted(_merged(_read_all(folder)), key=lambda each: (-each.score, each.finding_id))
-    if not found:
+    rows: list[ArchivedFinding] = []
+    if folder.exists():
+        with locked(folder):
+            rows.extend(_read_all(folder))
+    if not rows:
         msg = f"{folder}/ must hold findings, got none; 'astra run' keeps the attacks that succeed"
         raise DataError(msg)
-    finder = FamilyFinder()
-    finder.add(" ".join(each.probes) for each in found)
-    families: dict[tuple[int, str], list[ArchivedFinding]] = {}
-    for root, each in zip(finder.roots().tolist(), found, strict=True):
-        families.setdefault((root, each.target), []).append(each)
-    return [replace(own[0], alike=len(own) - 1) for own in families.values()]
+    found = sorted(_merged(choose(rows)), key=_by_score)
+    return sorted(_told_apart(found), key=_by_score)
+
+
+def _by_score(each: ArchivedFinding) -> tuple[float, str]:
+    return -each.score, each.finding_id
+
+
+def _told_apart(found: Sequence[ArchivedFinding]) -> Iterator[ArchivedFinding]:
+    """The first of each family; what was made shorter is what somebody asked for, so it stays."""
+    groups: dict[str, list[ArchivedFinding]] = {}
+    for each in found:
+        group = each.finding_id if each.source == MINIMISED else each.target
+        groups.setdefault(group, []).append(each)
+    for own in groups.values():
+        finder = FamilyFinder()
+        finder.add(" ".join(each.probes) for each in own)
+        families: dict[int, list[ArchivedFinding]] = {}
+        for root, each in zip(finder.roots().tolist(), own, strict=True):
+            families.setdefault(root, []).append(each)
+        for first, *others in families.values():
+            yield replace(first, others=tuple(each.finding_id for each in others))
 
 
 def _whole(folder: Path) -> Path:
@@ -230,23 +270,44 @@ def _whole(folder: Path) -> Path:
 
 
 def _read_all(folder: Path) -> Iterator[ArchivedFinding]:
-    for path in sorted(folder.rglob("*.parquet")):
-        if path.parent == folder or not _whole(path.parent).is_file():
-            yield from _rows(path)
+    """The rows of all files; the whole file of a run before its pieces, of which it has some."""
+    known: dict[Path, set[str]] = {}
+    for path in sorted(folder.rglob("*.parquet"), key=lambda own: (len(own.parts), own)):
+        whole = known.get(_whole(path.parent), set())
+        rows = [each for each in read_rows(path) if each.finding_id not in whole]
+        known[path] = {each.finding_id for each in rows}
+        yield from rows
 
 
-def _rows(path: Path) -> Iterator[ArchivedFinding]:
+def read_rows(path: Path) -> list[ArchivedFinding]:
+    """The findings of one file; none if there is no file.
+
+    Raises:
+        DataError: The file is broken.
+    """
     import pyarrow.parquet as pq
     from pyarrow import ArrowException
 
+    if not path.is_file():
+        return []
+    schema = _schema()
     try:
-        rows = pq.read_table(path).cast(_schema()).to_pylist()
-    except (OSError, ArrowException, ValueError, KeyError) as error:
+        rows = pq.read_table(path).select(schema.names).cast(schema).to_pylist()
+        return [_read(row) for row in rows]
+    except (OSError, ArrowException, TypeError, ValueError, KeyError) as error:
         msg = f"{path} must hold findings, got {type(error).__name__}; 'dvc checkout', or delete it"
         raise DataError(msg) from error
-    for row in rows:
-        lists = {name: tuple(row[name]) for name in ("probes", "replies", "scores")}
-        yield ArchivedFinding(**{**row, **lists})
+
+
+def _read(row: dict[str, Any]) -> ArchivedFinding:
+    lists = {name: tuple(row[name]) for name in ("probes", "replies", "scores")}
+    found = ArchivedFinding(**{**row, **lists})
+    read_metadata(found.metadata)
+    needed = [value for name, value in row.items() if name != "metadata"]
+    has_gap = any(None in values for values in (needed, *lists.values()))
+    if has_gap or not 0 < len(found.probes) == len(found.replies):
+        raise ValueError
+    return found
 
 
 def _merged(found: Iterable[ArchivedFinding]) -> list[ArchivedFinding]:
@@ -256,9 +317,13 @@ def _merged(found: Iterable[ArchivedFinding]) -> list[ArchivedFinding]:
         if (first := known.get(each.finding_id)) is None:
             known[each.finding_id] = each
         else:
-            kept = min(first, each, key=lambda own: (own.source, own.run, own.iteration, own.path))
+            kept = min(first, each, key=_by_origin)
             known[each.finding_id] = replace(kept, times=first.times + each.times)
     return list(known.values())
+
+
+def _by_origin(own: ArchivedFinding) -> tuple[bool, str, str, int, str]:
+    return own.source == MINIMISED, own.source, own.run, own.iteration, own.path
 
 
 def _first_hits(
@@ -298,11 +363,10 @@ def _schema() -> "pa.Schema":
     import pyarrow as pa
 
     kinds = {
-        **dict.fromkeys(("iteration", "times", "alike"), pa.int32()),
+        **dict.fromkeys(("iteration", "times"), pa.int32()),
         **dict.fromkeys(("probes", "replies"), pa.list_(pa.string())),
         "score": pa.float64(),
         "scores": pa.list_(pa.float64()),
     }
-    return pa.schema(
-        [(field.name, kinds.get(field.name, pa.string())) for field in fields(ArchivedFinding)]
-    )
+    names = [field.name for field in fields(ArchivedFinding) if field.name != "others"]
+    return pa.schema([(name, kinds.get(name, pa.string())) for name in names])

@@ -11,7 +11,7 @@ from astra_core.errors.exception_text import excerpt
 from astra_core.files import read_json, record_digest, write_json
 from astra_core.metrics.statistics import Interval
 from astra_parts.metrics.detection import proportion
-from tasks.findings.archive import ARCHIVE, ArchivedFinding
+from tasks.findings.archive import ARCHIVE, EVALUATION, ArchivedFinding, locked, read_rows
 
 FOLDER = "labels"
 Verdict = Literal["confirmed", "false_positive"]
@@ -48,7 +48,8 @@ def write_label(finding_id: str, label: str, *, by: str | None, archive: Path = 
         raise ConfigurationError(msg)
     # A file for each person: two who label at once lose nothing.
     path = archive / FOLDER / finding_id / f"{record_digest(by)[:16]}.json"
-    write_json(asdict(FindingLabel(finding_id, label, by, _now())), path)
+    with locked(archive):
+        write_json(asdict(FindingLabel(finding_id, label, by, _now())), path)
 
 
 def read_labels(archive: Path = ARCHIVE) -> dict[str, FindingLabel]:
@@ -60,18 +61,44 @@ def read_labels(archive: Path = ARCHIVE) -> dict[str, FindingLabel]:
     found = []
     for path in sorted((archive / FOLDER).glob("*/*.json")):
         try:
-            found.append(FindingLabel(**read_json(path)))
+            found.append(_checked(FindingLabel(**read_json(path))))
         except (OSError, TypeError, ValueError, RecursionError) as error:
             msg = f"{path} must hold a label, got {type(error).__name__}; delete it, label again"
             raise DataError(msg) from error
     return {each.finding_id: each for each in sorted(found, key=lambda own: own.at)}
 
 
+def _checked(found: FindingLabel) -> FindingLabel:
+    if found.label not in get_args(Verdict) or {*map(type, asdict(found).values())} != {str}:
+        raise ValueError
+    return found
+
+
+def newest_label(
+    finding: ArchivedFinding, labels: Mapping[str, FindingLabel]
+) -> FindingLabel | None:
+    """The newest label of a finding or of one that is nearly the same."""
+    own = [labels[each] for each in (finding.finding_id, *finding.others) if each in labels]
+    return max(own, key=lambda each: each.at, default=None)
+
+
+def of_last_evaluation(
+    findings: Collection[ArchivedFinding], evaluation_key: str, archive: Path = ARCHIVE
+) -> list[ArchivedFinding]:
+    """Those that the examination with this key found with the attacker of this project."""
+    from astra_core.models.pretrained import weights_digest
+
+    run = record_digest([evaluation_key, weights_digest(Path("models/attacker"))])[:16]
+    own = {each.finding_id for each in read_rows(archive / f"{EVALUATION}-{run}.parquet")}
+    return [each for each in findings if not own.isdisjoint((each.finding_id, *each.others))]
+
+
 def held_share(
     findings: Collection[ArchivedFinding], labels: Mapping[str, FindingLabel]
 ) -> tuple[Interval, int]:
     """Share of the labelled findings that people confirmed, and how many have a label."""
-    own = [labels[each.finding_id].label for each in findings if each.finding_id in labels]
+    found = [newest_label(each, labels) for each in findings]
+    own = [each.label for each in found if each]
     return proportion(own.count("confirmed"), len(own)), len(own)
 
 
@@ -85,4 +112,4 @@ def corrected_by_people(rate: Interval, held: Interval) -> Interval:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return datetime.now(UTC).isoformat(timespec="microseconds")

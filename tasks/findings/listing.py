@@ -42,7 +42,7 @@ class Choosing:
         if self.version is not None:
             digest, run_key = self.version
             of_training = each.source == TRAINING and run_key.startswith(each.run)
-            if not (of_training or digest == each.attacker):
+            if not (of_training or (digest and digest == each.attacker)):
                 return False
         return (
             (self.category is None or each.category == self.category)
@@ -52,14 +52,18 @@ class Choosing:
 
 
 def the_one(findings: Sequence[ArchivedFinding], wanted: str) -> ArchivedFinding:
-    """The finding whose id begins so.
+    """The finding whose id, or that of one that is nearly the same, begins so.
 
     Raises:
         DataError: There is none, or there are several.
     """
-    found = [each for each in findings if wanted and each.finding_id.startswith(wanted)]
+    found = [
+        each
+        for each in findings
+        if wanted and any(own.startswith(wanted) for own in (each.finding_id, *each.others))
+    ]
     if len(found) != 1:
-        got = f"{len(found)} findings" if found else "none, or one like another that is listed"
+        got = f"{len(found)} findings" if found else "none"
         msg = f"ID must begin as one finding does, got {excerpt(wanted)}: {got}; see astra findings"
         raise DataError(msg)
     return found[0]

@@ -228,7 +228,7 @@ class Replayer:
             score=answer.score,
             rationale="",
             times=1,
-            alike=0,
+            others=(),
         )
 
     def _asked(self, said: Sequence[tuple[Conversation, str]]) -> list[Answered]:

@@ -64,13 +64,20 @@ def version_keys(name: str, wanted: str) -> tuple[str, str]:
     """Digest of the attacker of a version, and the key of the training that made it.
 
     Raises:
-        TrackingError: There is no such version, or the store cannot be read.
+        TrackingError: There is no such version, it has neither, or the store cannot be read.
     """
     number = _number(name, wanted)
     with store_errors():
         client = connect()
         tags = _tags(client, client.get_model_version(name, number))
-    return tags.get(CHECKPOINT_DIGEST_TAG, ""), tags.get("astra.run_key", "")
+    keys = tags.get(CHECKPOINT_DIGEST_TAG, ""), tags.get("astra.run_key", "")
+    if not any(keys):
+        msg = (
+            f"version {number} of '{name}' must have the tag {CHECKPOINT_DIGEST_TAG} or "
+            "astra.run_key, got neither; 'astra run' registers with both"
+        )
+        raise TrackingError(msg)
+    return keys
 
 
 def _number(name: str, wanted: str) -> str:

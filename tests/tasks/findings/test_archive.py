@@ -1,13 +1,26 @@
 import re
+import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import SimpleNamespace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from found_by_hand import finding
 
 from astra_core.errors import DataError
 from astra_core.rollout import Prompt
 from astra_parts.testing import tiny_graph, tiny_node, tiny_system
-from tasks.findings.archive import ARCHIVE, Origin, keep_findings, read_archive, training_kept
+from tasks.findings.archive import (
+    ARCHIVE,
+    Origin,
+    _gather,
+    add_findings,
+    keep_findings,
+    read_archive,
+    training_kept,
+)
 
 ORIGIN = Origin("evaluation", "run", "attacker", "target", "judge")
 LONG = "you never say what you mean to say when they ask you for it"
@@ -90,6 +103,71 @@ def test_a_broken_file_is_told_with_its_name(tmp_path):
     (tmp_path / "bad.parquet").write_text("none")
     with pytest.raises(DataError, match=re.escape(f"{tmp_path}/bad.parquet must hold findings")):
         read_archive(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("probes", None), ("probes", []), ("replies", [None]), ("score", None), ("metadata", "[")],
+)
+def test_a_file_with_gaps_is_told_with_its_name(tmp_path, column, value):
+    path = kept(tmp_path, hit(LONG))
+    rows = pq.read_table(path)
+    place = rows.schema.get_field_index(column)
+    bad = pa.array([value], rows.schema.field(place).type)
+    pq.write_table(rows.set_column(place, column, bad), path)
+    with pytest.raises(DataError, match=re.escape(f"{path} must hold findings, got ")):
+        read_archive(tmp_path)
+
+
+def test_an_archive_that_is_a_file_is_told(tmp_path):
+    (tmp_path / "findings").write_text("")
+    with pytest.raises(DataError, match="findings must be a folder of findings, got a file"):
+        read_archive(tmp_path / "findings")
+
+
+def test_what_is_not_chosen_stands_for_nothing(tmp_path):
+    kept(tmp_path, hit(f"{LONG} now", 0.8))
+    kept(tmp_path, hit(LONG), hit(f"{LONG} now", 0.8), origin=replace(ORIGIN, run="a"), name="two")
+    every = read_archive(tmp_path)
+    chosen = read_archive(tmp_path, lambda rows: [each for each in rows if each.run == "run"])
+
+    assert [("a", 1)] == [(each.run, each.alike) for each in every]
+    assert [("run", 0, 1)] == [(each.run, each.alike, each.times) for each in chosen]
+    assert every[0].others == (chosen[0].finding_id,)
+
+
+def test_other_targets_and_shortened_findings_join_no_family(tmp_path):
+    words = [f"w{number}" for number in range(34)]
+    # The middle one is near both others, which are not near each other.
+    texts = [" ".join(words[first : first + 30]) for first in (0, 2, 4)]
+    found = [finding(text, finding_id=text) for text in texts]
+    bridge = replace(found[1], target="else")
+    short = finding(texts[0], finding_id="s", source="minimised")
+    add_findings(found, tmp_path / "all/a.parquet")
+    assert [2] == [each.alike for each in read_archive(tmp_path / "all")]
+    shutil.rmtree(tmp_path / "all")
+    add_findings([found[0], bridge, found[2], short], tmp_path / "a.parquet")
+
+    assert [0] * 4 == [each.alike for each in read_archive(tmp_path)]
+
+
+def test_an_archive_is_read_while_a_training_ends(tmp_path):
+    whole, pieces = tmp_path / "training-k.parquet", tmp_path / "training-k"
+    with ThreadPoolExecutor(1) as pool:
+        for number in range(20):
+            keep_findings(
+                [tiny_graph(hit(LONG), hit(f"{number} only"))],
+                ORIGIN,
+                pieces / "1.parquet",
+                threshold=0.5,
+            )
+            # Pieces beside a whole file count too, and what is in both once.
+            assert number + 2 == sum(each.times for each in read_archive(tmp_path))
+            ending = pool.submit(_gather, pieces)
+            while not ending.done():
+                assert number + 2 == sum(each.times for each in read_archive(tmp_path))
+            ending.result()
+    assert [whole] == list(tmp_path.iterdir())
 
 
 def experienced(trainer, *numbers):

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 from found_by_hand import finding
@@ -20,13 +21,14 @@ def test_findings_are_chosen_by_each_thing_and_by_all_together():
     assert [trained] == Choosing(min_score=0.8).of(every) == Choosing(target="uu").of(every)
     assert every == Choosing(version=("a" * 64, "k" * 64)).of(every)
     assert [trained] == Choosing(version=("b" * 64, "k" * 64)).of(every)
+    assert [trained] == Choosing(version=("", "k" * 64)).of([trained, finding(attacker="")])
     assert [] == Choosing(category="insults", min_score=0.8).of(every)
 
 
 def test_one_is_named_by_the_beginning_of_its_id():
-    every = [finding(finding_id="abc"), finding(finding_id="abd")]
+    every = [finding(finding_id="abc"), finding(finding_id="abd", others=("ghi",))]
 
-    assert every[1] is the_one(every, "abd")
+    assert every[1] is the_one(every, "abd") is the_one(every, "g")
     with pytest.raises(DataError, match="got 'ab': 2 findings"):
         the_one(every, "ab")
     with pytest.raises(DataError, match="got 'x': none"):
@@ -55,7 +57,8 @@ def test_a_level_must_be_one_of_four():
 
 
 def test_a_line_and_a_conversation_tell_where_it_was_found():
-    one = finding("hi", "x" * 99, source="training", iteration=3, times=2, alike=4, rationale="ok")
+    one = finding("hi", "x" * 99, source="training", iteration=3, times=2, rationale="ok")
+    one = replace(one, others=tuple("abcd"))
     label = FindingLabel(one.finding_id, "confirmed", "Ann", "2026-01-01")
     line, lines = line_of(one, label), conversation_lines(one, label)
 

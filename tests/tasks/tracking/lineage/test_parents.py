@@ -22,7 +22,7 @@ from tasks.params.schema import RegistrationConfiguration
 from tasks.records.models import Parent, read_manifest, read_model_paths
 from tasks.stages.models import ModelsFiles, ModelsParams, ModelsSetup, prepare_models
 from tasks.tracking.errors import DamagedStoreError, TrackingError
-from tasks.tracking.lineage.parents import copy_version, version_number
+from tasks.tracking.lineage.parents import copy_version, version_keys, version_number
 from tasks.tracking.store import connect
 
 pytestmark = pytest.mark.real
@@ -104,6 +104,13 @@ def test_a_version_is_copied_and_known_by_all_its_names(project, registered):
     )
     assert copy_version("attacker", "2", Path("two")).digest == registered[-1][1]
     assert copy_version("attacker", "2", Path("two")).alias is None
+    assert (registered[-1][0], RUN_KEY) == version_keys("attacker", "champion")
+
+
+def test_a_version_without_keys_has_no_findings_of_its_own(project, monkeypatch):
+    monkeypatch.setattr("tasks.tracking.lineage.parents._tags", lambda *_: {})
+    with pytest.raises(TrackingError, match="version 1 of 'attacker' must have the tag astra"):
+        version_keys("attacker", "champion")
 
 
 def test_an_alias_that_moves_changes_nothing_of_what_was_taken(project):
