@@ -84,6 +84,8 @@ class _Search:
     pieces: list[list[Piece]] = field(init=False)
     rarity: Counter[str] = field(init=False)
     found: dict[int, Part] = field(default_factory=dict)
+    asked_again: Counter[Part] = field(default_factory=Counter)
+    confirmed: Counter[Part] = field(default_factory=Counter)
     is_believed: bool | None = None
 
     def __post_init__(self) -> None:
@@ -97,18 +99,26 @@ class _Search:
             [(index, self._rest(index, part)) for index, part in known.items()]
         )
         for (index, part), is_hit in zip(known.items(), confirmed or (), strict=False):
+            self.asked_again[part] += 1
             if is_hit:
                 self.found[index] = part
+                self.confirmed[part] += 1
         self._reduce([index for index in hits if index not in self.found])
 
     def known(self, index: int) -> Part | None:
-        """The most frequent part found so far that a hit says."""
+        """The most frequent part found so far that a hit says, if it hit for most that said it."""
         said = {piece.name for piece in self.pieces[index]}
         counts = Counter(self.found.values())
         for part in sorted(counts, key=lambda own: (-counts[own], sorted(own))):
-            if part <= said:
+            if part <= said and 2 * self.confirmed[part] >= self.asked_again[part]:
                 return part
         return None
+
+    def told(self, index: int) -> Part | None:
+        """The part of a hit that was not asked about; where replies vary, one that two hits have."""
+        part = self.known(index)
+        has_varied = self.asker.times > 1
+        return None if has_varied and list(self.found.values()).count(part) < 2 else part
 
     def _rest(self, index: int, part: Part) -> str:
         return only(self.texts[index], [own for own in self.pieces[index] if own.name in part])
@@ -182,7 +192,7 @@ def parts_of(hits: Sequence[str], *, ask: Ask | None, budget: int, seed: int) ->
     asked = search.found
     if not asked:
         return Parts(shared, search.asker.calls)
-    told = [asked.get(index) or search.known(index) or part for index, part in enumerate(shared)]
+    told = [asked.get(index) or search.told(index) or part for index, part in enumerate(shared)]
     return Parts(smallest(told), search.asker.calls, len(asked))
 
 

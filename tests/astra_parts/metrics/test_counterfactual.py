@@ -99,6 +99,20 @@ def test_one_way_is_seen_where_the_target_is_provoked_in_some_replies_only(grant
     assert found.calls <= 400
 
 
+def test_a_part_that_hit_once_by_chance_says_nothing_of_other_hits():
+    rng = random.Random(8)
+    texts, rule = filled(TEN, 200), one_of([{*words(text)} for text in TEN])
+    found = parts_of(
+        texts,
+        ask=lambda asked: [rng.random() < (0.65 if rule(text) else 0.03) for _, text in asked],
+        budget=400,
+        seed=8,
+    )
+
+    assert 0 < found.num_asked
+    assert 20 == max(Counter(found.of).values())
+
+
 def test_a_target_that_answers_by_chance_is_not_believed():
     texts = family_hits(60)
     found = told(texts, names_family_in_quotes, noise=0.5)
