@@ -115,7 +115,7 @@ class _Search:
         return None
 
     def told(self, index: int) -> Part | None:
-        """The part of a hit that was not asked about; where replies vary, one that two hits have."""
+        """The part of a hit without a question; where replies vary, one that two hits have."""
         part = self.known(index)
         has_varied = self.asker.times > 1
         return None if has_varied and list(self.found.values()).count(part) < 2 else part
