@@ -12,12 +12,27 @@ from flows.usage import Assignments
 if TYPE_CHECKING:
     from tasks.findings.archive import ArchivedFinding
     from tasks.findings.labels import FindingLabel
+    from tasks.findings.listing import Detail
     from tasks.findings.replay import Replayer
 
 LABEL = "label"
+_CHOOSING = ("category", "min_score", "version", "target")
+_ASKING = ("against", "assignments")
+_WRITING = ("export", "to", "detail")
+_SHOWING = ("reveal", "as_json")
+_TAKES = {
+    LABEL: ("words", "by"),
+    "--minimise": ("minimise", "calls", *_ASKING, *_SHOWING),
+    "ID": ("words", *_SHOWING),
+    "--as-suite": ("as_suite", *_CHOOSING, *_ASKING, *_WRITING),
+    "--export": (*_CHOOSING, *_WRITING),
+    "as a list": ("count", *_CHOOSING, *_SHOWING),
+}
+"""The parameters of each thing that the command does; of several it does the first."""
 
 
 def findings(
+    context: typer.Context,
     words: Annotated[
         list[str] | None,
         typer.Argument(metavar="[ID | label ID confirmed|false_positive]", help="One of them."),
@@ -45,7 +60,7 @@ def findings(
         str, typer.Option(help="Of the text in it: figures, masked, probes or full.")
     ] = "masked",
     as_suite: Annotated[
-        bool, typer.Option("--as-suite", help="Ask those chosen again; 1 if one succeeds.")
+        bool, typer.Option("--as-suite", help="Ask those chosen again; status 1 if one succeeds.")
     ] = False,
     against: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="The model that is asked again.")
@@ -57,11 +72,21 @@ def findings(
     """List the attacks that succeeded in any run, masked; show, label, export or repeat them."""
     from astra_core.errors import ConfigurationError
     from tasks.findings.archive import read_archive
+    from tasks.findings.exports import check_export
     from tasks.findings.labels import newest_label, read_labels, write_label
     from tasks.findings.listing import Choosing, the_one
     from tasks.machine.console import say
 
     words = words or []
+    asked = {
+        LABEL: words[:1] == [LABEL],
+        "--minimise": minimise is not None,
+        "ID": bool(words),
+        "--as-suite": as_suite,
+        "--export": export is not None,
+        "as a list": True,
+    }
+    _refuse_others(context, next(name for name, is_asked in asked.items() if is_asked))
     labels = read_labels()
     if words[:1] == [LABEL]:
         _, wanted, label = _three(words)
@@ -79,19 +104,34 @@ def findings(
         return
     choosing = Choosing(category, min_score, target, _keys_of(version))
     chosen = read_archive(choose=choosing.of)
-    if not chosen and (as_suite or export is not None):
+    if not as_suite and export is None:
+        _list(chosen, labels, count=count, reveal=reveal, as_json=as_json)
+        if choosing == Choosing() and not as_json:
+            _tell_left_of_rate(chosen, labels)
+        return
+    if not as_suite and to is None:
+        msg = "--export must have a file to write, got none; add --to PATH"
+        raise ConfigurationError(msg)
+    name = export or "junit"
+    place, level = check_export(name, to, detail)
+    if not chosen:
         msg = "the options must choose findings, got none; 'astra findings' lists all"
         raise ConfigurationError(msg)
     if as_suite:
-        place = to or Path("reports/findings.xml")
-        _repeat(chosen, _replayer(assignments or [], against), export or "junit", place, detail)
+        _repeat(chosen, _replayer(assignments or [], against), name, place, level)
         return
-    if export is not None:
-        _write(chosen, export, to, detail)
-        return
-    _list(chosen, labels, count=count, reveal=reveal, as_json=as_json)
-    if choosing == Choosing() and not as_json:
-        _tell_left_of_rate(chosen, labels)
+    _write(chosen, name, place, level)
+
+
+def _refuse_others(context: typer.Context, doing: str) -> None:
+    for own in context.command.params:
+        source = context.get_parameter_source(str(own.name))
+        if own.name not in _TAKES[doing] and source is not None and source.name == "COMMANDLINE":
+            from astra_core.errors import ConfigurationError
+
+            option = "an ID" if own.name == "words" else own.opts[0]
+            msg = f"astra findings {doing} must come without {option}, got it; see --help"
+            raise ConfigurationError(msg)
 
 
 def _three(words: Sequence[str]) -> Sequence[str]:
@@ -155,31 +195,26 @@ def _minimised(one: "ArchivedFinding", replayer: "Replayer", calls: int) -> "Arc
     return short
 
 
-def _write(chosen: Sequence["ArchivedFinding"], name: str, to: Path | None, detail: str) -> None:
-    from astra_core.errors import ConfigurationError
+def _write(chosen: Sequence["ArchivedFinding"], name: str, to: Path, level: "Detail") -> None:
     from tasks.findings.exports import export
-    from tasks.findings.listing import detail_of, shown
+    from tasks.findings.listing import shown
     from tasks.findings.replay import SuiteCase
     from tasks.machine.console import say
 
-    if to is None:
-        msg = "--export must have a file to write, got none; add --to PATH"
-        raise ConfigurationError(msg)
-    level = detail_of(detail)
     for place in export(name, [SuiteCase(shown(each, level)) for each in chosen], to):
         say(f"{place} has {len(chosen)} findings, their text {level}")
 
 
 def _repeat(
-    chosen: Sequence["ArchivedFinding"], replayer: "Replayer", name: str, to: Path, detail: str
+    chosen: Sequence["ArchivedFinding"], replayer: "Replayer", name: str, to: Path, level: "Detail"
 ) -> None:
-    """Asks the target again; exits with 1 if a finding succeeds or is not answered."""
+    """Asks the target again; exits with 1 if a finding succeeds, with 3 if one has no answer."""
     from tasks.findings.exports import export
-    from tasks.findings.listing import detail_of, shown
+    from tasks.findings.listing import shown
     from tasks.findings.replay import SuiteCase
     from tasks.machine.console import say
+    from tasks.pipeline.failures import EXIT_GATE
 
-    level = detail_of(detail)
     found = replayer.replay(chosen)
     # What is told is what this target said, as far as it was asked.
     outcomes = [SuiteCase.of(own, shown(own.seen(), level)) for own in found]
@@ -188,7 +223,7 @@ def _repeat(
     hits, lost = sum(bool(own.hit) for own in found), sum(bool(own.failure) for own in found)
     say(f"{hits} of {len(found)} findings succeed against this target, {lost} have no answer")
     if hits or lost:
-        raise typer.Exit(1)
+        raise typer.Exit(1 if hits else EXIT_GATE)
 
 
 def _show(

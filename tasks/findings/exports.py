@@ -3,12 +3,18 @@
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import get_args
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
 from astra_core.files import write_text
+from astra_core.paths import kind_of
+from tasks.findings.archive import ARCHIVE
 from tasks.findings.builds import junit, sarif
+from tasks.findings.listing import Detail, detail_of
 from tasks.findings.replay import SuiteCase, hits_of
 from tasks.findings.scanners import (
     Texts,
@@ -28,27 +34,78 @@ _COLUMNS = (
 )
 
 
-def export(name: str, outcomes: Sequence[SuiteCase], path: Path) -> list[Path]:
-    """The files that were written in this format.
+@dataclass(frozen=True, slots=True)
+class ExportFormat:
+    """A format.
 
-    All formats but ``junit`` have hits alone.
+    Attributes:
+        write: The texts of its files, by what takes the place of the file's suffix.
+        file_name: The name of its file if none is given.
+        details: The levels of detail that it can do with.
+        suffixes: What takes the place of the file's suffix, as of the texts.
+    """
+
+    write: Callable[[Sequence[SuiteCase]], Texts]
+    file_name: str
+    details: tuple[Detail, ...] = get_args(Detail)
+    suffixes: tuple[str | None, ...] = (None,)
+
+    def places(self, path: Path) -> list[Path]:
+        """The files that are written if this one is named."""
+        stem = path.name.removesuffix(".jsonl").removesuffix(".report").removesuffix(".hitlog")
+        return [path if each is None else path.with_name(stem + each) for each in self.suffixes]
+
+
+def check_export(name: str, path: Path | None, detail: str) -> tuple[Path, Detail]:
+    """The file to write and the level of detail, both usable; no file is the format's own.
 
     Raises:
-        ConfigurationError: There is no such format.
+        ConfigurationError: One is not, or there is no such format.
     """
     if name not in FORMATS:
         msg = f"--export must be one of {', '.join(FORMATS)}, got {excerpt(name)}; name one"
         raise ConfigurationError(msg)
-    written = []
-    for suffix, text in FORMATS[name](outcomes).items():
-        place = path if suffix is None else path.with_name(_stem(path.name) + suffix)
-        write_text(text, place)
-        written.append(place)
+    own, level = FORMATS[name], detail_of(detail)
+    if level not in own.details:
+        wanted = " or ".join(own.details)
+        msg = f"--export {name} must have --detail {wanted}, for its texts are said, got {level}"
+        raise ConfigurationError(msg)
+    path = Path("reports", own.file_name) if path is None else path
+    for place in (path, *own.places(path)):
+        _check_place(place)
+    return path, level
+
+
+def _check_place(place: Path) -> None:
+    kind, got = kind_of(place), ""
+    if kind not in {"a file", "nothing there"}:
+        got = kind
+    elif place.resolve().is_relative_to(ARCHIVE.resolve()):
+        got = "one in the archive"
+    else:
+        above = next(each for each in place.absolute().parents if each.exists())
+        try:
+            TemporaryFile(dir=above).close()
+        except OSError as error:
+            got = f"one in {above}: {error.strerror}"
+    if got:
+        shown = excerpt(str(place))
+        msg = f"--to must be a new file or one to replace, got {shown} ({got}); name another"
+        raise ConfigurationError(msg)
+
+
+def export(name: str, outcomes: Sequence[SuiteCase], path: Path) -> list[Path]:
+    """The files that were written in this format, at a path that was checked.
+
+    ``sarif``, ``harmbench``, ``preferences`` and ``promptfoo-tests`` have hits alone.
+    """
+    own = FORMATS[name]
+    texts = own.write(outcomes)
+    written = own.places(path)
+    for suffix, place in zip(own.suffixes, written, strict=True):
+        # Half a character, which UTF-8 cannot hold, is written as JSON writes it.
+        write_text(texts[suffix].encode("utf-8", "backslashreplace").decode(), place)
     return written
-
-
-def _stem(name: str) -> str:
-    return name.removesuffix(".jsonl").removesuffix(".report").removesuffix(".hitlog")
 
 
 def _harmbench(outcomes: Sequence[SuiteCase]) -> Texts:
@@ -76,13 +133,15 @@ def _preferences(outcomes: Sequence[SuiteCase]) -> Texts:
     return {None: lines_of(rows)}
 
 
-FORMATS: Mapping[str, Callable[[Sequence[SuiteCase]], Texts]] = {
-    "garak": garak,
-    "promptfoo-tests": promptfoo_tests,
-    "promptfoo-results": promptfoo_results,
-    "junit": junit,
-    "sarif": sarif,
-    "harmbench": _harmbench,
-    "preferences": _preferences,
+_SAID: tuple[Detail, ...] = ("probes", "full")
+FORMATS: Mapping[str, ExportFormat] = {
+    "garak": ExportFormat(
+        garak, "findings.report.jsonl", suffixes=(".report.jsonl", ".hitlog.jsonl")
+    ),
+    "promptfoo-tests": ExportFormat(promptfoo_tests, "findings.tests.json", _SAID),
+    "promptfoo-results": ExportFormat(promptfoo_results, "findings.results.json"),
+    "junit": ExportFormat(junit, "findings.xml"),
+    "sarif": ExportFormat(sarif, "findings.sarif"),
+    "harmbench": ExportFormat(_harmbench, "findings.csv", _SAID),
+    "preferences": ExportFormat(_preferences, "findings.jsonl", ("full",)),
 }
-"""Each writes the texts of its files, by what takes the place of the file's suffix."""

@@ -8,14 +8,16 @@ from xml.etree import ElementTree as ET
 import pytest
 from small_world import write_world
 
+from astra_core.conversation import Message
 from astra_core.files import record_digest
 from astra_core.metrics.statistics import Interval
 from astra_core.models.pretrained import weights_digest
 from astra_parts.testing import tiny_graph, tiny_node
 from astra_parts.testing.tiny import WORDS
 from flows.cli import run_command
-from flows.commands.findings import _minimised
+from flows.commands import findings as commands
 from tasks.findings.archive import ARCHIVE, Origin, keep_findings, read_archive
+from tasks.findings.replay import Answered, Replayed
 
 ROOT = Path(__file__).parents[3]
 
@@ -108,7 +110,7 @@ def test_a_minimised_finding_is_found_by_its_id_and_an_unchanged_one_is_not_writ
     found[1] = replace(found[1], probes=("dreadful",))
     for short in found:
         replayer = SimpleNamespace(minimise=lambda *_, short=short, **__: (short, 2, True))
-        assert short == _minimised(one, replayer, 2)
+        assert short == commands._minimised(one, replayer, 2)
         assert (short is found[1]) == (project / f"findings/minimised-{'5' * 16}.parquet").exists()
     assert 2 == len(list(ARCHIVE.glob("*.parquet")))
     assert 0 == run_command(["findings", "5" * 16])
@@ -146,6 +148,21 @@ def test_a_suite_exits_with_1_if_a_finding_succeeds(project, capsys, phrases, st
     assert ("2", str(hits)) == (suite.get("tests"), suite.get("failures"))
 
 
+def test_no_answer_has_a_status_and_too_few_calls_a_line_of_their_own(project, capsys, monkeypatch):
+    lost = Answered(Message("assistant", ""), "", failure="no line")
+    replayer = SimpleNamespace(
+        replay=lambda found: [Replayed(each, (lost,)) for each in found],
+        minimise=lambda one, calls: (one, calls, False),
+    )
+    monkeypatch.setattr(commands, "_replayer", lambda *_: replayer)
+    assert 3 == run_command(["findings", "--as-suite", "--export", "sarif"])
+    (first, _) = read_archive()
+    assert 0 == run_command(["findings", "--minimise", first.finding_id, "--calls", "7"])
+
+    assert Path("reports/findings.sarif").is_file()
+    assert "after 7 replies; the calls did not suffice" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -154,6 +171,16 @@ def test_a_suite_exits_with_1_if_a_finding_succeeds(project, capsys, phrases, st
         (["a", "b"], "must have one ID, got 2 words; label comes first"),
         (["--as-suite", "--min-score", "1"], "the options must choose findings, got none"),
         (["--export", "sarif"], "--export must have a file to write, got none"),
+        (["--export", "harmbench", "--to", "x"], "harmbench must have --detail probes or full"),
+        (["--as-suite", "--export", "pdf", "--set", "x=1"], "--export must be one of garak"),
+        (["--as-suite", "--to", ""], "--to must be a new file or one to replace, got '.'"),
+        (["a", "--category", "x"], "astra findings ID must come without --category, got it"),
+        (["a", "--export", "sarif"], "astra findings ID must come without --export, got it"),
+        (["a", "--minimise", "b"], "astra findings --minimise must come without an ID, got it"),
+        (["label", "a", "confirmed", "--set", "x=1"], "label must come without --set, got it"),
+        (["--to", "x"], "astra findings as a list must come without --to, got it"),
+        (["--detail", "full"], "astra findings as a list must come without --detail, got it"),
+        (["--export", "sarif", "--against", "x"], "--export must come without --against, got it"),
         (["--version", "9"], "version '9' of 'attacker' must be in the registry"),
     ],
 )

@@ -1,11 +1,13 @@
 import csv
 import json
+import os
+from pathlib import Path
 
 import pytest
 from found_by_hand import finding
 
 from astra_core.errors import ConfigurationError
-from tasks.findings.exports import FORMATS, export
+from tasks.findings.exports import FORMATS, check_export, export
 from tasks.findings.replay import SuiteCase
 from tasks.sources.columns import Columns
 from tasks.sources.files import read_rows
@@ -14,14 +16,45 @@ BEHAVIOUR = json.dumps({"goal": "make it swear", "context": "a page", "category"
 ONE = [SuiteCase(finding("hi, you", "be bad", metadata=BEHAVIOUR))]
 
 
-def test_each_format_writes_its_files_and_another_is_refused(tmp_path):
+def test_each_format_writes_its_files(tmp_path):
     written = {name: export(name, ONE, tmp_path / f"{name}.out") for name in FORMATS}
     names = [path.name for path in export("garak", ONE, tmp_path / "g.report.jsonl")]
 
     assert ["g.report.jsonl", "g.hitlog.jsonl"] == names
     assert all(path.is_file() for own in written.values() for path in own)
-    with pytest.raises(ConfigurationError, match="--export must be one of garak, promptfoo-tests"):
-        export("pdf", ONE, tmp_path / "x")
+
+
+def test_a_format_has_a_file_of_its_own_where_none_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    places = [check_export(name, None, "full")[0] for name in FORMATS]
+
+    assert len(FORMATS) == len({*places})
+    assert Path("reports/findings.sarif") == check_export("sarif", None, "masked")[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "detail", "told"),
+    [
+        ("pdf", "x", "full", "--export must be one of garak, promptfoo-tests"),
+        ("junit", "x", "most", "--detail must be one of figures, masked"),
+        ("preferences", "x", "probes", "preferences must have --detail full, .* got probes"),
+        ("harmbench", "x", "masked", "harmbench must have --detail probes or full"),
+        ("promptfoo-tests", "x", "figures", "tests must have --detail probes or full"),
+        ("junit", "", "full", r"--to must be a new file .* got '\.' \(a folder\)"),
+        ("garak", "g", "full", r"got 'g\.hitlog\.jsonl' \(a folder\)"),
+        ("garak", "/proc/x", "full", r"got '/proc/x' \(one in /proc: "),
+        ("junit", "pipe", "full", r"got 'pipe' \(a pipe\)"),
+        ("junit", "a/../findings/one.parquet", "full", "(one in the archive)"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(tmp_path, monkeypatch, name, path, detail, told):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("findings", "a", "g.hitlog.jsonl"):
+        Path(folder).mkdir()
+    os.mkfifo("pipe")
+    with pytest.raises(ConfigurationError, match=told):
+        check_export(name, Path(path), detail)
+    assert {"findings", "a", "g.hitlog.jsonl", "pipe"} == {each.name for each in tmp_path.iterdir()}
 
 
 def test_harmbench_has_a_row_with_behaviour_test_case_and_generation(tmp_path):
