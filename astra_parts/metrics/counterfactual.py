@@ -4,8 +4,8 @@ Blocks of words and marks are taken away, rarest first, as long as what is left 
 the rest is what hits have in common; a block without which it misses is halved, down to one word.
 A later hit that says a rest found before is asked one question: whether that rest alone hits too.
 A target that is provoked in some of its replies only is asked each question several times, and one
-hit among them counts; not if the rarest word of a hit does so too, since then it hits by chance. A part
-that one hit alone has may be chance as well, so it speaks for no hit that was not asked about.
+hit among them counts; not if the rarest word of a hit does so too, since then it hits by chance.
+A part that one hit alone has may be chance as well, so it speaks for no hit that was not asked.
 
 Sources:
     Zeller and Hildebrandt, Simplifying and isolating failure-inducing input, IEEE Transactions on
