@@ -49,6 +49,14 @@ def test_of_nothing_there_is_no_proportion():
     assert math.isnan(Confusion(0, 3, 3, 0).precision().low)
 
 
+def test_accuracy_is_the_share_on_which_judge_and_label_agree():
+    counts = Confusion(3, 1, 2, 4)
+
+    assert 0.5 == counts.accuracy().value
+    assert proportion(5, 10, confidence=0.95) == counts.accuracy()
+    assert proportion(5, 10, confidence=0.8) == counts.accuracy(0.8) != counts.accuracy()
+
+
 def test_the_area_is_the_share_of_pairs_in_order():
     # Of the nine pairs of a bad and a harmless row one is out of order: 0.4 below 0.5.
     assert 8 / 9 == pytest.approx(roc_auc(SCORES, LABELS).value)

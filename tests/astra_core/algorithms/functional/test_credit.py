@@ -125,6 +125,13 @@ def test_back_up_follows_any_order_of_the_nodes(how, forest, seed):
     )
 
 
+def test_leaf_mean_counts_the_paths_below_the_node_of_index_0():
+    parents, rewards = torch.tensor([1, -1, 0, 0, 1]), torch.tensor([0.0, 0.0, 0.0, 0.0, 3.0])
+    found = fn.backed_up_rewards(rewards, parents, discount=1.0, how="leaf_mean")
+
+    assert 3.0 / 3 == float(found[1])
+
+
 @LAWS
 @given(forest=forests())
 def test_leaf_mean_of_the_first_turns_is_the_mean_return_of_all_paths(forest):
