@@ -118,8 +118,8 @@ class _Search:
     def told(self, index: int) -> Part | None:
         """The part of a hit without a question; where replies vary, one that two hits have."""
         part = self.known(index)
-        has_varied = self.asker.times > 1
-        return None if has_varied and list(self.found.values()).count(part) < 2 else part
+        num_hits = sum(part == other for other in self.found.values())
+        return part if num_hits > 1 or self.asker.times == 1 else None
 
     def _rest(self, index: int, part: Part) -> str:
         return only(self.texts[index], [own for own in self.pieces[index] if own.name in part])

@@ -112,7 +112,7 @@ def _contents(folder: Path) -> dict[str, str]:
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if name in {".astra", ".astra/usable.json"}:
+        if name in {".astra", ".astra/usable.json", ".astra/run.lock"}:
             continue
         if name.startswith((".astra/logs", ".astra/failures")):
             continue
