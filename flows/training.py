@@ -202,7 +202,7 @@ def run_stages(request: RunRequest, run: StageRunner) -> None:
 
 
 def _redo_what_changed(request: RunRequest, run: StageRunner) -> None:
-    """What is registered comes from one params.yaml, whoever wrote into the folder meanwhile."""
+    """Runs stages again whose params or files changed meanwhile: one state is registered."""
     for name in request.stages[: request.stages.index("registration")]:
         if not is_current(name):
             say(f"{name:<13}what it depends on changed during this run: once more")

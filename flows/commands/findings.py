@@ -96,7 +96,7 @@ def findings(
         return
     if minimise is not None:
         one = the_one(read_archive(), minimise)
-        _show(_minimised(one, _replayer(assignments or [], against), calls), None, reveal, as_json)
+        _show(_minimise(one, _replayer(assignments or [], against), calls), None, reveal, as_json)
         return
     if words:
         one = the_one(read_archive(), _one(words))
@@ -181,7 +181,7 @@ def _replayer(assignments: Sequence[str], against: Path | None) -> "Replayer":
     return Replayer.of(sections_for(EvaluationParams, params), base)
 
 
-def _minimised(one: "ArchivedFinding", replayer: "Replayer", calls: int) -> "ArchivedFinding":
+def _minimise(one: "ArchivedFinding", replayer: "Replayer", calls: int) -> "ArchivedFinding":
     from tasks.findings.archive import ARCHIVE, MINIMISED, add_findings
     from tasks.machine.console import say
 

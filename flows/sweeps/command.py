@@ -36,11 +36,11 @@ def sweep(
 
     # Before a server starts, which takes seconds.
     axes, numbers = read_asked(settings or [], seeds, sampler, count=count, jobs=jobs)
-    for point in make_points(sampler_called(sampler)(axes, count, {}), numbers)[:: len(numbers)]:
-        check_params(point.params)
     if dry_run:
         _list_points(settings or [], seeds, sampler, count=count, jobs=jobs, as_json=as_json)
         return
+    for point in make_points(sampler_called(sampler)(axes, count, {}), numbers)[:: len(numbers)]:
+        check_params(point.params)
     with quiet_run():
         from flows.sweeps.flow import sweep as run_sweep
 

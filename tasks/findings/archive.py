@@ -170,7 +170,7 @@ def add_findings(found: Iterable[ArchivedFinding], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    new = {each.finding_id: each for each in _merged(map(_whole_characters, found))}
+    new = {each.finding_id: each for each in _merge(map(_whole_characters, found))}
     if not new:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -241,15 +241,15 @@ def read_archive(
     if not rows:
         msg = f"{folder}/ must hold findings, got none; 'astra run' keeps the attacks that succeed"
         raise DataError(msg)
-    found = sorted(_merged(choose(rows)), key=_by_score)
-    return sorted(_told_apart(found), key=_by_score)
+    found = sorted(_merge(choose(rows)), key=_by_score)
+    return sorted(_families(found), key=_by_score)
 
 
 def _by_score(each: ArchivedFinding) -> tuple[float, str]:
     return -each.score, each.finding_id
 
 
-def _told_apart(found: Sequence[ArchivedFinding]) -> Iterator[ArchivedFinding]:
+def _families(found: Sequence[ArchivedFinding]) -> Iterator[ArchivedFinding]:
     """The first of each family; what was made shorter is what somebody asked for, so it stays."""
     groups: dict[str, list[ArchivedFinding]] = {}
     for each in found:
@@ -310,7 +310,7 @@ def _read(row: dict[str, Any]) -> ArchivedFinding:
     return found
 
 
-def _merged(found: Iterable[ArchivedFinding]) -> list[ArchivedFinding]:
+def _merge(found: Iterable[ArchivedFinding]) -> list[ArchivedFinding]:
     """Equal findings as one: the one that was found first, with the sum of the times."""
     known: dict[str, ArchivedFinding] = {}
     for each in found:

@@ -61,14 +61,14 @@ def read_labels(archive: Path = ARCHIVE) -> dict[str, FindingLabel]:
     found = []
     for path in sorted((archive / FOLDER).glob("*/*.json")):
         try:
-            found.append(_checked(FindingLabel(**read_json(path))))
+            found.append(_check(FindingLabel(**read_json(path))))
         except (OSError, TypeError, ValueError, RecursionError) as error:
             msg = f"{path} must hold a label, got {type(error).__name__}; delete it, label again"
             raise DataError(msg) from error
     return {each.finding_id: each for each in sorted(found, key=lambda own: own.at)}
 
 
-def _checked(found: FindingLabel) -> FindingLabel:
+def _check(found: FindingLabel) -> FindingLabel:
     if found.label not in get_args(Verdict) or {*map(type, asdict(found).values())} != {str}:
         raise ValueError
     return found

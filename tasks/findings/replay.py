@@ -155,7 +155,7 @@ class Replayer:
                 if turn < own.finding.turn and not (own.hit or own.failure)
             ]
             said = [(talks[place], findings[place].probes[turn]) for place in going]
-            for place, answer in zip(going, self._asked(said), strict=True):
+            for place, answer in zip(going, self._ask(said), strict=True):
                 own, probe = found[place], findings[place].probes[turn]
                 hit = turn + 1 if self._is_hit(answer) else 0
                 found[place] = replace(own, turns=(*own.turns, answer), hit=hit)
@@ -195,7 +195,7 @@ class Replayer:
             new = [text for text in dict.fromkeys(texts) if text not in known]
             asked = new[: (calls - spent()) // self.num_replies]
             is_enough = is_enough and asked == new
-            answers = self._asked([(talk, text) for text in asked])
+            answers = self._ask([(talk, text) for text in asked])
             known.update(zip(asked, answers, strict=True))
             return [text in known and self._is_hit(known[text]) for text in texts]
 
@@ -210,9 +210,9 @@ class Replayer:
         words = whole.split()
         least = _fewest(words, succeeds)
         probe = whole if len(least) == len(words) else " ".join(least)
-        return self._shortened(finding, probe, known[probe]), spent(), is_enough
+        return self._shorten(finding, probe, known[probe]), spent(), is_enough
 
-    def _shortened(self, finding: ArchivedFinding, probe: str, answer: Answered) -> ArchivedFinding:
+    def _shorten(self, finding: ArchivedFinding, probe: str, answer: Answered) -> ArchivedFinding:
         origin = Origin.of(self.system, MINIMISED, finding.finding_id, attacker=finding.attacker)
         probes, replies = (*finding.probes[:-1], probe), (*finding.replies[:-1], answer.worst)
         return replace(
@@ -231,7 +231,7 @@ class Replayer:
             others=(),
         )
 
-    def _asked(self, said: Sequence[tuple[Conversation, str]]) -> list[Answered]:
+    def _ask(self, said: Sequence[tuple[Conversation, str]]) -> list[Answered]:
         """What each probe gets."""
         from astra_core.samplers.scoring import ProbeInConversation, scored_answers
 

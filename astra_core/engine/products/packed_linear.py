@@ -86,11 +86,11 @@ def _copy(layer: Any, dtype: torch.dtype, *, is_packed: bool) -> Tensor:
     key = (matrix.data_ptr(), matrix.shape, matrix.stride(), dtype, is_packed)
     if key not in _COPIES:
         matrix = matrix.to(dtype).contiguous()
-        _COPIES[key] = _reordered(matrix) if is_packed else matrix
+        _COPIES[key] = _reorder(matrix) if is_packed else matrix
     return _COPIES[key]
 
 
-def _reordered(matrix: Float[Tensor, "O I"]) -> Tensor:
+def _reorder(matrix: Float[Tensor, "O I"]) -> Tensor:
     operators: Any = torch.ops.mkldnn
     reordered: Tensor = operators._reorder_linear_weight(matrix, _ROWS)  # noqa: SLF001
     return reordered
@@ -115,7 +115,7 @@ def has_packed_product(dtype: torch.dtype) -> bool:
     matrix, rows = (torch.randn(n, 160, generator=numbers).to(dtype) for n in (96, 5))
     bias = torch.randn(96, generator=numbers).to(dtype)
     try:
-        found = _packed_product(_reordered(matrix), bias)(rows)
+        found = _packed_product(_reorder(matrix), bias)(rows)
     except (AttributeError, RuntimeError):
         return False
     exact = torch.nn.functional.linear(rows.double(), matrix.double(), bias.double())
