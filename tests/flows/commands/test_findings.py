@@ -110,7 +110,7 @@ def test_a_minimised_finding_is_found_by_its_id_and_an_unchanged_one_is_not_writ
     found[1] = replace(found[1], probes=("dreadful",))
     for short in found:
         replayer = SimpleNamespace(minimise=lambda *_, short=short, **__: (short, 2, True))
-        assert short == commands._minimised(one, replayer, 2)
+        assert short == commands._minimise(one, replayer, 2)
         assert (short is found[1]) == (project / f"findings/minimised-{'5' * 16}.parquet").exists()
     assert 2 == len(list(ARCHIVE.glob("*.parquet")))
     assert 0 == run_command(["findings", "5" * 16])
