@@ -43,11 +43,9 @@ class Agent:
 
     Attributes:
         name: As in ``system.roles``.
-        model: Agents that share all weights share this object.
         reference: Frozen copy of its untrained model.
         instruction_ids: What it reads before every conversation; empty for nothing.
         told: How it reads, and the instruction of a chat template.
-        format: How a conversation becomes its ids.
     """
 
     name: str
@@ -86,10 +84,6 @@ def load_agents(
     """The agents of ``config.roles``, in the order of their first turns.
 
     Args:
-        config: Names them.
-        attacker: Folder and model of the first.
-        reference: Folder and model of its reference.
-        load: Loads the models of other agents.
         is_trained: True if they will be trained.
 
     Raises:
@@ -175,7 +169,6 @@ def turn_figures(
     Args:
         agents: The agents; None if one attacker plays every turn, which needs no such figures.
         player: Gives the agent that plays a turn, counted from 0.
-        graphs: Rewarded.
     """
     nodes = [node for graph in graphs for node in graph.nodes() if node.is_judged]
     figures: dict[str, float] = {}

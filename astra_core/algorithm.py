@@ -92,8 +92,6 @@ class Algorithm(Plugin):
         """Checks that a sampler of these options can serve this algorithm.
 
         Args:
-            options: The algorithm's.
-            sampler_options: The sampler's.
             gives: What the sampler's class declares, ``runs`` if each prompt has several, and
                 ``shared_tokenizer`` unless attacker and target are known to differ in it.
 
@@ -165,7 +163,6 @@ def off_policy(options: Section, probe: GenerationConfiguration) -> str:
 
     Args:
         options: Of the algorithm; only a policy gradient takes probes for such samples.
-        probe: How they are sampled.
     """
     given = probe.model_dump(include=set(_SAMPLED_BY), exclude_defaults=True)
     if not given or not getattr(options, "is_policy_gradient", False):

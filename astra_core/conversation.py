@@ -41,7 +41,6 @@ class Conversation:
     """A seed prompt and the messages since, oldest first.
 
     Attributes:
-        prompt: The prompt that opened it.
         messages: Attacker and target in turn. Neither the target's system prompt nor the seed
             prompt is among them: the format of each side decides what it reads of those.
     """

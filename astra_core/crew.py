@@ -32,10 +32,8 @@ class Crew:
     """The executor of a System, and what its workers need to know.
 
     Attributes:
-        executor: Does the shards.
         prompts_per_shard: 0 makes one shard of all.
         load: How a worker loads the System; it can be pickled.
-        name: Of the System, unique in this process.
     """
 
     executor: Executor
@@ -101,7 +99,6 @@ class Crew:
         """The sampler as workers build it, from its class and its options.
 
         Args:
-            sampler: Of this process.
             is_grown: True if it only grows trees, for which it needs neither reward nor prompts.
         """
         return RollingWork(

@@ -40,7 +40,6 @@ class Evaluation:
         intervals: Success rates and mean score with their bootstrap intervals over prompts.
         figures: Diversity, fluency and counts, without interval.
         outcomes: One per prompt, in the order of the prompts.
-        graphs: The rollouts themselves.
         confirmed: For each prompt the share of rollouts that a second judge confirms; empty
             without one.
         strategies: For each graph the strategies of its hits; empty where none were looked for.
@@ -91,7 +90,6 @@ def require_metric(
     Args:
         name: As ``eval/attack_success_rate``.
         declared: Further names, of a trainer with its own evaluation (``metric_names``).
-        key: Of params.yaml, which names it.
     """
     known = sorted(metric_names() | set(declared))
     if name not in known:
@@ -126,7 +124,6 @@ class Evaluator:
         """The evaluation of the system's attacker as it is now.
 
         Args:
-            system: With the same attacker in every process.
             ranks: The processes that share the prompts, all of which get the whole evaluation;
                 None for this one alone.
 

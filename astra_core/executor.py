@@ -29,7 +29,6 @@ class Weights:
 
     Attributes:
         version: Names them; a worker with another version refuses to work.
-        data: In the format of safetensors.
     """
 
     version: str
@@ -92,10 +91,7 @@ class Executor(Plugin):
         unchanged, and no further shard is begun.
 
         Args:
-            work: Prepared once by each worker.
-            shards: In any number, none included.
             weights: Those to work with; None for those that ``work`` prepares.
-            advance: Called with 1 for each shard that is done.
 
         Raises:
             LostProcessError: Too many workers died, or none is left.

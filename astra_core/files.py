@@ -110,7 +110,6 @@ def draft_of(path: Path, *, is_shared: bool = False) -> Iterator[Path]:
     """Yields an empty file beside ``path``; it becomes ``path`` after a clean exit.
 
     Args:
-        path: The final file.
         is_shared: True for a file without attacks, such as dvc.yaml, which others may read.
 
     Raises:

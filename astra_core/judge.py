@@ -23,8 +23,6 @@ class Exchange:
 
     Attributes:
         conversation: The conversation before the probe; it knows the goal.
-        probe: The attacker's probe.
-        reply: The target's reply, as a user would see it.
     """
 
     conversation: Conversation
@@ -42,7 +40,6 @@ class Judgement:
             into the rollouts and the evidence of an evaluation.
         rationale: The judge's reason; masked wherever it is shown.
         unjudged: Why there is no score; never empty without one. Unjudged exchanges are counted
-        separately: they are neither a success nor a zero.
     """
 
     score: float | None
@@ -91,11 +88,7 @@ class Judge(Plugin):
 
 
 class TextJudge(Judge):
-    """A judge that reads only the reply, by a scorer.
-
-    Args:
-        scorer: Of texts.
-    """
+    """A judge that reads only the reply, by a scorer."""
 
     def __init__(self, scorer: Scorer) -> None:
         super().__init__(scorer.options)

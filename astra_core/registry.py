@@ -185,8 +185,6 @@ class Found:
 
     Attributes:
         kind: What it is, such as ``reward``.
-        name: Its name in params.yaml.
-        plugin: Its class.
         options: Read by the class's own ``Options`` section.
     """
 

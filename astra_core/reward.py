@@ -83,12 +83,6 @@ def check_signals(
 ) -> None:
     """Checks that a reward of these options gets what it needs.
 
-    Args:
-        name: The reward's name in params.yaml.
-        reward: Its class.
-        options: Its options.
-        gives: The available signals.
-
     Raises:
         ConfigurationError: One is missing; the message names it and the way out.
     """
@@ -101,12 +95,7 @@ def check_signals(
 def mean_parts(
     graphs: Sequence[Graph], parts: Callable[[Node], Mapping[str, float]]
 ) -> dict[str, float]:
-    """The mean of each part of a reward over the turns that were judged; none without a turn.
-
-    Args:
-        graphs: Rewarded.
-        parts: Gives the summands of a turn's reward by name.
-    """
+    """The mean of each part of a reward over the turns that were judged; none without a turn."""
     found = [parts(node) for graph in graphs for node in graph.nodes() if node.is_judged]
     names = found[0] if found else {}
     return {name: sum(each[name] for each in found) / len(found) for name in names}

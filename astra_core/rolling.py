@@ -20,7 +20,6 @@ class Rolling:
     """One shard of a rollout.
 
     Attributes:
-        prompts: In their order.
         iteration: Counted from 0.
         account: The account under which a remote target records its calls.
         grown: Arguments of ``TreeSampler.grow``; None calls ``roll_out``.
@@ -44,14 +43,7 @@ class Rolled:
 
 @dataclass(frozen=True, slots=True)
 class RolloutRequest:
-    """Everything that workers need for a rollout, as it was when it was asked for.
-
-    Attributes:
-        work: Makes the sampler.
-        shards: In their order.
-        weights: The attackers' weights.
-        title: The title of the progress bar.
-    """
+    """Everything that workers need for a rollout, as it was when it was asked for."""
 
     work: Work
     shards: tuple[Rolling, ...]
@@ -66,10 +58,7 @@ class RollingWork(Work):
     Attributes:
         load: Loads the System; it can be pickled.
         system_name: The same for all samplers of one System.
-        sampler: Its class and options.
         reward: Its class and options. It only completes the sampler: the caller assigns rewards.
-        prompts: All prompts that the sampler may choose from.
-        seed: The seed of its random numbers.
     """
 
     load: Callable[[], Any]

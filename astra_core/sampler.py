@@ -222,9 +222,6 @@ def rolled_out_in_pieces(
     """The graphs of ``rolled_out``, some prompts at a time; failures are counted over all.
 
     Args:
-        sampler: The sampler.
-        prompts: All of them.
-        iteration: Names the random numbers.
         at_once: Prompts in a piece. A multiple of ``machine.prompts_per_shard`` gives the same
             graphs as one piece.
 

@@ -40,8 +40,6 @@ class System:
         target: The target that ``system.target`` names; frozen.
         reference: Frozen copy of the untrained attacker.
         scorer: Rates replies, as a scorer of texts or as a judge of exchanges.
-        config: How they talk.
-        target_digest: Names the target and its weights.
         probe_scorer: Rates a probe's own words; the scorer itself if that reads texts.
         agents: The agents of ``config.roles``; empty if one attacker plays every turn.
         crew: Rolls it out; None for this process, all prompts at once.
@@ -72,12 +70,7 @@ class System:
         """The System of these Hugging Face folders; equal target and reference load once.
 
         Args:
-            config: How they talk, and what kind of target it is.
-            attacker: Its folder.
             target: The folder of a target with weights; None for any other.
-            reference: The folder of the untrained attacker.
-            is_trained: True if the attacker will be trained.
-            device: Where the weights are.
             machine: What the machine can do; None for this one.
 
         Raises:

@@ -29,12 +29,10 @@ class Reply:
     """One reply of a target.
 
     Attributes:
-        text: What a user would see.
         token_ids: The ids as sampled, the end token and any reasoning included; empty if only text
             came back.
         vocabulary: Digest of the tokenizer whose ids these are; empty without ids.
         finish_reason: Why it ended: by itself, at the length limit, or cut by a filter.
-        thinking: The reasoning that a user does not see.
     """
 
     text: str
@@ -53,11 +51,7 @@ class Usage:
     """The cost of an answer.
 
     Attributes:
-        calls: Requests made, retries included.
-        tokens_in: Tokens read.
-        tokens_out: Tokens written.
         seconds: Seconds waited for it.
-        cost: Money, in the currency of the price table.
     """
 
     calls: int = 0
@@ -98,7 +92,6 @@ class Answer:
         replies: One per key, in order; independent of each other.
         probe_logprobs: Log-probability of each token of the probe given the conversation before
             it, nats; empty if the target gives none.
-        usage: The cost of the answer.
         heard: The ids that a local model read; None for any other target.
     """
 
@@ -117,11 +110,8 @@ class Surroundings:
     """What a target may need to know about its run.
 
     Attributes:
-        config: How the System talks.
         folder: The Hugging Face folder of ``models.target``; None if it has no weights.
-        device: The device for the weights.
         machine: The properties of the machine; None for this one.
-        language_model: A loaded model to use instead of the folder.
     """
 
     config: SystemConfiguration
@@ -172,9 +162,6 @@ class Target(Plugin):
         target is deterministic. A failed call affects only its own conversation.
 
         Args:
-            conversations: The probe, a message of the user, comes last.
-            keys: The random key of each reply.
-            generation: How to sample.
             tokens_per_batch: Bounds the memory of one pass of a local model.
 
         Raises:

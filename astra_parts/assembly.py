@@ -40,7 +40,6 @@ class ModelFolders:
     """The Hugging Face folders of a System's models.
 
     Attributes:
-        attacker: The untrained attacker, or a trained one.
         target: Frozen; None where the target has no weights here.
         reference: The untrained attacker's copy; equal weights load once.
     """
@@ -74,10 +73,7 @@ def load_system(
     From here on the process keeps the memory that it frees.
 
     Args:
-        config: How the models talk.
-        folders: Where the models are.
         machine: On which device they are, and how many threads torch has; None for the defaults.
-        is_trained: True when the attacker is to learn.
         executor: Rolls it out; None for this process.
         seed: Of torch's global generator, from which our own code never draws: a plug-in that does
             draws the same in every process, and its state in a checkpoint has the same bytes.
@@ -167,11 +163,7 @@ def build_trainer(
     """The configured trainer with its algorithm, ready to begin or to ``resume()``.
 
     Args:
-        training: Names trainer, algorithm, optimiser and schedule.
-        sampler: Of the System whose attacker learns.
         evaluator: Chooses the best attacker; None if none is evaluated.
-        store: Where the run's state is kept.
-        first_graphs: Rollouts of the untrained attacker, the first experience.
         world: The processes that train together; None for this one alone.
 
     Raises:

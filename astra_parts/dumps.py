@@ -25,7 +25,6 @@ class DumpDifference:
 
     Attributes:
         name: The tensor; in the order batch, gradient, weight.
-        reason: In words, with the largest difference.
     """
 
     name: str
@@ -55,13 +54,7 @@ def read_dump(folder: Path) -> dict[str, Tensor]:
 def differences(
     first: Mapping[str, Tensor], second: Mapping[str, Tensor], *, tolerance: float = 0.0
 ) -> list[DumpDifference]:
-    """Where two dumps differ, the earliest computed first.
-
-    Args:
-        first: The dump whose order counts.
-        second: The other one.
-        tolerance: Differences up to it are ignored.
-    """
+    """Where two dumps differ, the earliest computed first."""
     found = []
     for name in [*first, *(name for name in second if name not in first)]:
         reason = _reason(first.get(name), second.get(name), tolerance)

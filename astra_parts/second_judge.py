@@ -18,8 +18,6 @@ def second_scores(
     A turn that failed has none.
 
     Args:
-        judging: The judge.
-        graphs: The trees.
         trees_at_once: Trees whose exchanges are judged as one batch; 0 takes all.
 
     Raises:

@@ -25,8 +25,6 @@ class SinkRun:
 
     Attributes:
         key: The run's name; the same for every try of it.
-        folder: A folder for this run and this sink alone, which survives a kill.
-        params: The parameters that decide the run's result, as JSON.
     """
 
     key: str

@@ -27,7 +27,6 @@ class _Source:
     """A file of code.
 
     Attributes:
-        file: The resolved path.
         package: The installed package that the plug-in is a part of; empty for none.
     """
 

@@ -93,8 +93,6 @@ def decision_page(
     """The decision in words and figures, and by category if the candidate is the last run's.
 
     Args:
-        decision: The gate's decision.
-        evaluation: The last run's evaluation.
         receipt: The receipt of the version that the last run registered.
     """
     page = decision.summary()

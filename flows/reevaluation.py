@@ -30,7 +30,6 @@ def champion_reevaluation(seed: int | None = None, file: Path | None = None) -> 
     Args:
         seed: The seed of the fresh prompts; by default the day the run was scheduled for, as
             20261121, so that a run repeated on another day uses the same prompts.
-        file: Takes the prompts from this file instead.
 
     Raises:
         ConfigurationError: params.yaml cannot be used; nothing has run.

@@ -48,7 +48,6 @@ def change_params(
 
     Args:
         assignments: Each ``section.key=value``, the value as YAML writes it.
-        path: The file.
         preset: A name in the folder ``params``, laid over the file before the assignments; one line
             says what it changed.
         before: Takes the file as it was, if anything changes.
@@ -71,7 +70,6 @@ def migrate_params(path: Path = PARAMS_FILE, *, before: Path) -> list[str]:
     """One line for each key of an earlier version that was rewritten; comments are kept.
 
     Args:
-        path: The file.
         before: Takes the file as it was, if anything changes.
     """
     yaml = _round_trip_yaml()
@@ -99,7 +97,6 @@ def as_if(
 
     Args:
         assignments: Each ``section.key=value``, the value as YAML writes it.
-        path: The file, which stays as it is.
         preset: Of the folder ``params``, laid over the file before the assignments.
 
     Raises:
@@ -140,7 +137,6 @@ def planned_params(
 
     Args:
         assignments: Each ``section.key=value``.
-        path: The file, which stays as it is.
         preset: Of the folder ``params``, laid over the file before the assignments.
 
     Raises:

@@ -21,9 +21,7 @@ def usage_line(error: Exception, message: str, arguments: Sequence[str]) -> str:
     """The problem with a command line; typer names neither the option nor its value.
 
     Args:
-        error: Typer's error.
         message: Its text; the help, which has many lines, stays unchanged.
-        arguments: The command line.
     """
     from astra_core.errors.exception_text import excerpt, shortened
 

@@ -20,11 +20,6 @@ _SENTENCE = re.compile(r"\w[^\n:]* [^\n:]*(: |\n)[^\x00-\x09\x0b-\x1f]*")
 def read_value(key: str, written: str, yaml: YAML) -> Any:
     """What is written for a key; a text with a colon or several lines needs no quotes.
 
-    Args:
-        key: Dotted.
-        written: As on the command line.
-        yaml: Reads what is plain YAML.
-
     Raises:
         ConfigurationError: It is neither YAML nor a text.
     """

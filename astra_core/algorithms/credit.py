@@ -61,7 +61,6 @@ class CreditedTurn:
     Attributes:
         node: It did not fail, and at least one of its tokens is trained.
         group: Equal for siblings, different for all others of the experience.
-        value: Its reward and what was backed up to it.
         weight: What it counts in the loss; 1 on average over a tree.
     """
 
@@ -81,7 +80,6 @@ class Forest:
     """The turns of several graphs that did not fail, graph by graph and breadth first.
 
     Attributes:
-        nodes: No turn that failed, and none that follows one.
         parents: Place of the turn before each; -1 for a first one.
         seeds: Index of the graph that each belongs to.
     """

@@ -31,7 +31,6 @@ def movement_figures(
 
     Args:
         logprobs: Of every probe token under the attacker, nats.
-        behaviour_logprobs: The same under the policy that sampled.
         mask: True at the tokens that are trained.
         weight: Of the batch; what its loss is divided by.
 

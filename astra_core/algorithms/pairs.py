@@ -65,10 +65,7 @@ class PreferencePair:
     """Two probes after one context; the first got the higher reward.
 
     Attributes:
-        chosen: The better one.
-        rejected: The other.
         gap: In reward, what follows included.
-        weight: What the pair counts in the loss.
     """
 
     chosen: Node
@@ -87,7 +84,6 @@ class PreferenceBatch:
     """Pairs as rows: the chosen probes first, then their siblings in the same order.
 
     Attributes:
-        rows: Contexts and probes.
         reference_logprobs: Of every probe token under the reference, nats.
         mask: True at the tokens that are trained.
         num_tokens: Real tokens in ``rows``.
@@ -168,7 +164,6 @@ class PairLearning:
     """What all algorithms that compare siblings in pairs have in common.
 
     Attributes:
-        system: Whose attacker learns.
         options: Which pairs, and how their log-ratios are counted.
         losses: The losses over two log-ratios, in which the algorithms differ.
         copy_weight: Of the chosen probes' negative log-likelihood beside them; 0 adds none.
@@ -220,10 +215,6 @@ def preference_loss(
     """The summed loss of a batch and its metrics, for any loss over two log-ratios.
 
     Args:
-        system: Whose attacker learns.
-        batch: Pairs.
-        losses: Over the log-ratios of both sides.
-        beta: Of the implicit rewards that are logged.
         length_normalised: Log-ratios per token instead of summed.
         copy_weight: Of the chosen probes' negative log-likelihood per token, which is added.
         is_weighted: Multiplies each pair's loss by ``on_policy_weights`` of its two sides.

@@ -39,14 +39,7 @@ def refuse_huge_numbers(value: Any, where: str) -> None:
 
 
 def explain(error: ValidationError, section: type[BaseModel], *, where: str, record: Any) -> str:
-    """Every problem of a failed validation, one line for each key, in the project's own words.
-
-    Args:
-        error: Pydantic's error.
-        section: The class that was to be read.
-        where: The name of the section.
-        record: The values that it was read from.
-    """
+    """Every problem of a failed validation, one line for each key, in the project's own words."""
     found: dict[Place, list[Any]] = {}
     for problem in error.errors():
         found.setdefault(_place(problem, record), []).append(problem)

@@ -9,9 +9,6 @@ def require_package(name: str, *, subject: str, extra: str, otherwise: str = "")
     """Checks that an optional package is installed.
 
     Args:
-        name: The name under which it is imported.
-        subject: What needs it, in the user's words.
-        extra: The extra of this package that installs it.
         otherwise: Another way out, if there is one.
 
     Raises:

@@ -11,13 +11,7 @@ from astra_core.executor import Advance, Executor, Weights, Work
 
 @dataclass(slots=True)
 class Held:
-    """What the parent knows that a worker holds, so that only the rest is sent.
-
-    Attributes:
-        holder: The holder of its works.
-        works: Keys of works that it has prepared.
-        version: The version of their weights.
-    """
+    """What the parent knows that a worker holds, so that only the rest is sent."""
 
     holder: str = ""
     works: set[str] = field(default_factory=set)
@@ -43,9 +37,7 @@ class Task:
     """One shard, with the work and the weights to use.
 
     Attributes:
-        key: The key of the work.
         version: The version of its weights; empty for those it was prepared with.
-        shard: The shard itself.
     """
 
     key: str
@@ -64,7 +56,6 @@ class Bench:
     It holds the works of one holder at a time: the models of two might not fit.
 
     Attributes:
-        holder: The holder of the prepared works.
         version: The version of its weights; empty for those they were prepared with.
     """
 
@@ -78,7 +69,6 @@ class Bench:
         """The result of a shard.
 
         Args:
-            task: The task to do.
             work: The work to prepare first; None if this worker has prepared it.
             weights: The weights to load first; None if this worker has them.
 

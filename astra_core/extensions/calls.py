@@ -56,7 +56,6 @@ class plugin_call:  # noqa: N801 - used as a context manager alone
     Args:
         kind: The kind as in ``params.yaml``, such as ``scorer``.
         plugin: The object, its class, or the name by which it was asked for.
-        action: What it is asked to do, for the message.
 
     Raises:
         PluginError: The plug-in raised, or would have ended the program.

@@ -41,10 +41,8 @@ def load_named(kind: str, name: str, *, built_in: str | None = None, form: str =
     """The attribute of a file or module that a plug-in's name means.
 
     Args:
-        kind: The kind of plug-in, for the message.
         name: As in params.yaml: ``package.module:Class`` or ``path/to/file.py:Class``.
         built_in: The import path of a part of our own with a short name.
-        form: How such names are spelled, for the message.
 
     Raises:
         ConfigurationError: It cannot be imported.

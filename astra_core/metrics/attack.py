@@ -16,13 +16,11 @@ class PromptOutcome:
     """The results of one prompt; a share without judged turns is NaN and left out of means.
 
     Attributes:
-        prompt_id: Of the prompt.
         success_rate: Share of its rollouts in which any turn scored at or above the threshold. A
             rollout without a turn that was judged or failed is left out.
         clean_success_rate: Counting only turns whose probe itself scored below it.
         first_turn_success_rate: Share of first turns at or above the threshold.
         attempt_success_rate: Share of all replies at or above it.
-        score_mean: Mean score of all turns.
         num_failed: Turns without a reply; they count as no success and are reported.
         num_unjudged: Replies that the judge could not judge; no success and no zero.
     """

@@ -41,12 +41,7 @@ def reply_signal(graphs: Sequence[Graph]) -> float | None:
 
 
 def missing_signal(graphs: Sequence[Graph], *, threshold: float) -> str:
-    """What rollouts lack to be learned from, with what to change; empty where they lack nothing.
-
-    Args:
-        graphs: Rollouts of the untrained attacker.
-        threshold: A score at or above it is a success.
-    """
+    """What rollouts lack to be learned from, with what to change; empty where they lack nothing."""
     scores = [node.score for graph in graphs for node in graph.nodes() if node.is_judged]
     signal = reply_signal(graphs)
     # A graded judge gives a slope to climb before the first success.

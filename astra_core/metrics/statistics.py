@@ -66,9 +66,6 @@ def bootstrap_mean(
     Args:
         values: One figure per prompt; a prompt is drawn whole, so its attempts stay together. NaN,
             of a prompt whose replies nobody could judge, is left out; of nothing else, all is NaN.
-        num_resamples: 10,000 is usual.
-        confidence: Probability inside the interval.
-        seed: Same seed, same interval.
 
     Raises:
         ShapeError: There is no value.
@@ -113,9 +110,6 @@ def rate_interval(
 
     Args:
         values: One rate per prompt, in [0, 1]; NaN is left out.
-        num_resamples: As in ``bootstrap_mean``.
-        confidence: Probability inside the interval.
-        seed: Same seed, same interval.
 
     Raises:
         ShapeError: There is no value.
@@ -141,9 +135,6 @@ def paired_gain(
     Args:
         prompt_ids: The prompts; the interval does not depend on their order.
         gains: One per prompt, of one attacker over another.
-        num_resamples: Of the bootstrap.
-        confidence: Probability inside the interval.
-        seed: Same seed, same interval.
     """
     ordered = [gain for _, gain in sorted(zip(prompt_ids, gains, strict=True))]
     return bootstrap_mean(ordered, num_resamples=num_resamples, confidence=confidence, seed=seed)

@@ -20,10 +20,6 @@ _NAMES = {"user": "User", "assistant": "Assistant"}
 class AttackerTemplate(TemplateFormat):
     """The chat template as an attacker reads it.
 
-    Args:
-        model: Its tokenizer has the template.
-        config: The section ``system.attacker``.
-
     Raises:
         ConfigurationError: There is no template, or it refuses a system prompt or turns.
     """
@@ -74,8 +70,6 @@ def attacker_format(
     """The format that the configuration names for this model.
 
     Args:
-        model: The model that reads the ids.
-        config: The section ``system.attacker``.
         told: For the separator format: ids that are read before every conversation.
     """
     if uses_template(model, config):

@@ -21,7 +21,6 @@ class Rendering:
 
     Attributes:
         token_ids: The ids; never empty.
-        truncated_tokens: Number of older tokens cut off to fit.
         last: Where the last message begins in ``token_ids``, and where its own ids end.
     """
 
@@ -66,7 +65,6 @@ class SeparatorFormat(ChatFormat):
     """Utterances with a separator after each, the tokenizer's first token before all.
 
     Args:
-        model: Whose ids they are.
         told: An instruction that is read before every conversation instead of the first token.
     """
 

@@ -34,9 +34,7 @@ def chat_text(
     """The messages as the template renders them.
 
     Args:
-        tokenizer: Of transformers, with a chat template.
         messages: Each with its ``role`` and ``content``.
-        opens_answer: Adds what comes before the assistant's next message.
 
     Raises:
         Exception: Whatever the template raises about these messages; ``refusal`` tells it.

@@ -16,11 +16,6 @@ class Decoder:
     """Samples one token per row and step until every row has ended; ended rows are dropped.
 
     Args:
-        reading: What the model has read.
-        contexts: The same as ids.
-        generation: How to sample.
-        keys: The random key of each row.
-        end_ids: They end an utterance.
         barred: Ids that are never drawn and have no likelihood.
         spare: An id that has one; where it is drawn, another is drawn instead.
     """

@@ -26,7 +26,6 @@ def marked_turns(tokenizer: Any, *, system: str | None, where: str) -> str:
     Args:
         tokenizer: Of transformers, with or without a chat template.
         system: The system prompt; None for none.
-        where: The name of these settings in an error.
 
     Raises:
         ConfigurationError: There is no template, or it refuses a system prompt or turns.

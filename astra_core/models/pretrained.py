@@ -25,8 +25,6 @@ def load_pretrained(
     """The model and the tokenizer of a Hugging Face folder; never asks the network.
 
     Args:
-        folder: Holds both.
-        dtype: Of the weights.
         device_map: How accelerate spreads them over devices; None leaves them on the CPU.
 
     Raises:

@@ -17,8 +17,6 @@ class TokenRows:
     """Sequences of one forward pass, ``[left padding | context | continuation | right padding]``.
 
     Attributes:
-        input_ids: Padding holds an arbitrary id.
-        attention_mask: 1 at real tokens.
         position_ids: 0 at the first real token.
         continuation_ids: The last ``T`` columns of ``input_ids``.
         continuation_mask: True at real continuation tokens.

@@ -12,10 +12,7 @@ def share_weights(model: Module, origin: Module, *, own: str, where: str) -> Non
     """Makes the model use the origin's weights, except those that it keeps for itself.
 
     Args:
-        model: A model of the same architecture.
-        origin: The model whose weights both then use.
         own: Regular expression; a weight with a name in which it is found is not shared.
-        where: The key that holds it, for an error.
 
     Raises:
         ConfigurationError: The expression is found in no name.

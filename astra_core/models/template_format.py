@@ -25,7 +25,6 @@ class TemplateFormat(ChatFormat):
         system: The system prompt, with slots for the prompt's columns; None for none.
         seed: ``hidden`` leaves the seed prompt out, ``opening`` begins the first message with it.
         tags: The tags around reasoning, which later turns do not read.
-        where: The name of these settings in an error.
 
     Raises:
         ConfigurationError: There is no template, or it refuses a system prompt or turns.

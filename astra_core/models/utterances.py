@@ -14,7 +14,6 @@ class Utterance:
 
     Attributes:
         text: The ids decoded, without special tokens.
-        token_ids: As sampled, the end token included.
         logprobs: Of each token under the unmodified model (before temperature and truncation),
             nats.
         has_ended: False when the length limit cut it off.

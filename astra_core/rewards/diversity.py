@@ -33,9 +33,7 @@ def rarities(texts: Sequence[str], scores: Sequence[float], known: Container[str
     counterweight.
 
     Args:
-        texts: Probes.
         scores: Of their replies, in [0, 1].
-        known: Words that are not invented, in lower case.
 
     Source:
         Leinster and Cobbold, "Measuring diversity: the importance of species similarity", Ecology

@@ -21,7 +21,6 @@ class Turn:
     Attributes:
         prompt: The prompt that opened it; its metadata may have a ``goal``.
         opening_ids: The ids that the attacker had read before its first probe.
-        node: The turn.
     """
 
     prompt: Prompt
@@ -67,11 +66,7 @@ class Term(Plugin):
 
     @abstractmethod
     def values(self, turns: Sequence[Turn]) -> list[float]:
-        """One finite number per turn, in order; does not change the memory.
-
-        Args:
-            turns: The judged turns of one experience or evaluation.
-        """
+        """One finite number per turn, in order; does not change the memory."""
 
     def remember(self, turns: Sequence[Turn]) -> None:  # most have no memory
         """Updates the memory with an experience that was rewarded."""

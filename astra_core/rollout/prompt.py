@@ -14,7 +14,6 @@ class Prompt:
 
     Attributes:
         prompt_id: A hash of the text, and of the metadata's ``context`` if it has one.
-        text: Its text.
         metadata: Further values such as ``category``; any mapping of plain values.
         run_id: The number of the independent run that it opens, from 0. Runs of a prompt share its
             id and draw different random numbers; see ``rollouts.runs_per_prompt``.

@@ -22,11 +22,6 @@ def columns_in(text: str) -> frozenset[str]:
 def fill_slots(text: str, prompt: Prompt, *, spelled: Callable[[str], str] = str) -> str:
     """The text with the prompt's own values in its slots.
 
-    Args:
-        text: With any number of slots.
-        prompt: It has the columns.
-        spelled: What is written for a value.
-
     Raises:
         DataError: The prompt has no value in a column that is named.
     """

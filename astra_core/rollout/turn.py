@@ -12,12 +12,7 @@ FinishReason = Literal["stop", "length", "filter"]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The conversation so far, as the attacker read it.
-
-    Attributes:
-        token_ids: In the attacker's tokenizer.
-        truncated_tokens: Older tokens cut off to fit.
-    """
+    """The conversation so far, as the attacker read it."""
 
     token_ids: tuple[int, ...]
     truncated_tokens: int = 0
@@ -28,12 +23,9 @@ class Probe:
     """The attacker's probe.
 
     Attributes:
-        text: The text for people and scorers.
-        token_ids: The ids as sampled, the end token included.
         logprobs: Log-probabilities under the policy that sampled, nats.
         mask: True at the tokens that are trained.
         reference_logprobs: Those under the reference, nats; empty when not computed.
-        score: The scorer's score of the probe itself.
         novelty: Share of it that is new, in [0, 1].
         weights: Weights of its tokens if an older policy sampled it, or one for all of them; empty
             counts each once.
@@ -109,11 +101,6 @@ class Node:
 
     Attributes:
         path: Child indices from the root, so ``(0, 2)`` is the third probe after the first turn.
-        context: What the attacker had read.
-        probe: The attacker's probe.
-        outcome: The target's replies, or why there are none.
-        reward: What the algorithm maximises.
-        children: Turns that follow.
     """
 
     path: Path

@@ -26,11 +26,8 @@ class Growth:
     """The values that all levels of one rollout share.
 
     Attributes:
-        system: The System that talks.
-        seed: The root of all random numbers, with purpose and iteration.
         purpose: The purpose of the rollout, such as ``training``.
         iteration: Counted from 0.
-        num_responses: Replies drawn for each probe.
     """
 
     system: System
@@ -62,15 +59,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class SampledProbe:
-    """A probe sampled at a place.
-
-    Attributes:
-        place: The place at which it was sampled.
-        path: The path of the turn.
-        context: What the attacker read.
-        utterance: The sampled utterance, reasoning included.
-        conversation: What the target reads, the probe last.
-    """
+    """A probe sampled at a place."""
 
     place: Place
     path: Path
@@ -105,9 +94,6 @@ class Responded:
     """The outcomes of the probes of a level; each attribute has one entry per probe.
 
     Attributes:
-        outcomes: The target's outcomes.
-        recorded: The same with scores.
-        probe_scores: Scores of the probes themselves.
         waited_s: Seconds spent waiting for the scorer, in all.
     """
 
@@ -144,9 +130,6 @@ def sample_probes(
     """``width`` probes at each place.
 
     Args:
-        growth: What all levels share.
-        places: All of one turn.
-        width: The number of siblings.
         refills: How often the poor ones are sampled again, with random numbers of their own; see
             ``poor_probes``. What is poor after the last time stays.
     """
@@ -171,7 +154,6 @@ def poor_probes(asked: Sequence[SampledProbe], among: Sequence[int]) -> list[int
     """Which of these probes teach nothing: empty ones, cut ones, and repetitions of a sibling.
 
     Args:
-        asked: All probes of a level.
         among: Indices that are looked at. The first of equal siblings among them is a repetition
             only if a sibling outside says the same.
     """

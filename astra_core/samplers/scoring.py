@@ -51,11 +51,6 @@ def scored_answers(
     The judge never has two calls at once, and no call is running when this returns or raises.
     Scores of probes are dropped if the target fails.
 
-    Args:
-        system: The System whose judge is used.
-        said: The probes of the level.
-        answer: Makes the target answer, one answer per probe.
-
     Raises:
         ScorerError: The judge could not be reached, or gave something that is not a judgement.
     """

@@ -100,7 +100,6 @@ def assemble(levels: Sequence[Level], widths: Sequence[int]) -> list[tuple[Node,
 
     Args:
         levels: The levels, first turns first; nothing grows below a failed turn.
-        widths: The number of siblings in each level.
     """
     groups: Iterator[tuple[Node, ...]] = iter(())
     for level, width in zip(reversed(levels), reversed(widths), strict=True):

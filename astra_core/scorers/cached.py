@@ -27,7 +27,6 @@ class CachedScorer(Scorer):
     """A scorer that passes on only the texts that are not cached, each once, in one batch.
 
     Args:
-        scorer: Scores what is not cached.
         size: How many texts are cached; the least recently used is evicted first.
     """
 
@@ -51,7 +50,6 @@ class CachedJudge(Judge):
     """A judge that passes on only the exchanges that are not cached, each once, in one batch.
 
     Args:
-        judge: Judges what is not cached.
         size: How many judgements are cached; the least recently used is evicted first.
     """
 

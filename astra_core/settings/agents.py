@@ -121,13 +121,8 @@ def check_agents(
     """Checks that these agents can be trained together; loads no weights.
 
     Args:
-        roles: Agents by turn.
-        agents: What they share.
-        training: How they learn.
         depth: Turns of a training conversation, if known.
-        plays_roles: Whether the sampler lets each agent play its turns.
         has_own_weights: Whether the algorithm has its own weights, such as a value head.
-        num_processes: Processes that train together.
 
     Raises:
         ConfigurationError: They cannot; the message says what to change.

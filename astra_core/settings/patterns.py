@@ -14,12 +14,7 @@ LIMIT_S = 2.0
 
 
 def check_pattern(name: str, pattern: str) -> None:
-    """Raises ValueError unless this is a regular expression.
-
-    Args:
-        name: Its key, for the error.
-        pattern: As a user wrote it.
-    """
+    """Raises ValueError unless this is a regular expression."""
     try:
         regex.compile(pattern)
     except (regex.error, RecursionError, OverflowError) as error:
@@ -31,9 +26,6 @@ def occurs(pattern: str, text: str, *, where: str, limit_s: float = LIMIT_S) -> 
     """Whether the expression is found in the text.
 
     Args:
-        pattern: A regular expression.
-        text: Where it is looked for.
-        where: Its key, for the error.
         limit_s: Seconds after which it is given up.
 
     Raises:

@@ -122,7 +122,6 @@ class Section(BaseModel):
         """The section that a plain record (from YAML or JSON) describes.
 
         Args:
-            record: Mappings, lists, text, numbers, booleans and nulls.
             where: The name of the section in an error, for example ``training``.
 
         Raises:
@@ -157,8 +156,6 @@ def refuse_unread(section: Section, *names: str, when: str) -> None:
     """Checks that these fields have their defaults, because nothing would read another value.
 
     Args:
-        section: While it is validated.
-        names: Of its fields.
         when: The reason, in words that follow "when".
 
     Raises:

@@ -18,15 +18,7 @@ MOST_TEXTS = 10_000_000
 def refuse_many_texts(
     subject: str, num_trees: int, widths: Sequence[int], *, num_responses: int, refills: int = 0
 ) -> None:
-    """Raises ConfigurationError unless so many trees could be sampled and held.
-
-    Args:
-        subject: What grows them, for an error.
-        num_trees: Of one call.
-        widths: Siblings in each level.
-        num_responses: Replies to each probe.
-        refills: How often a poor probe is sampled again.
-    """
+    """Raises ConfigurationError unless so many trees could be sampled and held."""
     turns, level = 0, num_trees
     for width in widths:
         level *= width

@@ -21,12 +21,7 @@ from astra_core.target import Answer, Heard, Outcome, Reply, Surroundings, Targe
 
 
 class CausalLM(Target):
-    """The model in the folder of ``models.target``.
-
-    Attributes:
-        language_model: The model.
-        format: How a conversation becomes its ids.
-    """
+    """The model in the folder of ``models.target``."""
 
     can_score = True
     has_weights = True

@@ -45,17 +45,8 @@ class HandLoop:
     """Watches a Trainer's harness and optimiser while a custom loop drives them.
 
     Args:
-        updates: The optimiser and schedule that are watched.
-        attacker: The model that is trained.
-        progress: The progress of the run.
-        first_graphs: Rollouts of the untrained attacker, the first experience.
-        noted: Called with each experience.
         told: Called with each update, the experience it learned from, and whether it is the first.
-        closed: Called with each experience that has been learned.
         kl: The limits on how far an experience may move the attacker.
-
-    Attributes:
-        on_experience: Called with every experience, before it is learned from.
     """
 
     def __init__(

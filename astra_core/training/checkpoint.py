@@ -28,14 +28,7 @@ _PART = "_part"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The content of a checkpoint's folder.
-
-    Attributes:
-        step: Training steps that are done.
-        tensors: Everything that is a tensor, by name.
-        record: Everything else, as JSON.
-        is_partial: Whether the last training step was cut short.
-    """
+    """The content of a checkpoint's folder."""
 
     step: int
     tensors: Mapping[str, Tensor]
@@ -59,7 +52,6 @@ class CheckpointStore:
         """Writes a checkpoint and removes folders that nothing refers to any more.
 
         Args:
-            checkpoint: Whose divided tensors each process has in part.
             world: Those processes, which all call this; process 0 does all but write the others'
                 parts. None for one whose tensors are whole.
         """

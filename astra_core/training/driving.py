@@ -18,7 +18,6 @@ def drive(trainer: Trainer, hear: Callable[[StepReport], None]) -> None:
     loaded, as around the Trainer's own loop.
 
     Args:
-        trainer: A trainer that has begun or resumed.
         hear: Called with each update, once; before any checkpoint that has it.
 
     Raises:

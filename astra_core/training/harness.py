@@ -31,7 +31,6 @@ class Experience:
 
     Attributes:
         iteration: Counted from 0.
-        graphs: Rewarded.
         steps: The algorithm's flattened steps, in the order of the graphs.
         metrics: Means over the nodes, and the figures of reward, algorithm and sampler.
         rollout_s: Seconds of collecting it, without scoring.
@@ -97,7 +96,6 @@ class Harness:
 
     Args:
         sampler: The sampler; its System's attacker is the policy.
-        algorithm: Turns rollouts into steps.
         num_episodes: Prompts of one experience, each of which may be run several times.
         shuffle: What is shuffled in each epoch: whole trees, whose steps are read with
             their common context, or single steps.
@@ -183,7 +181,6 @@ class Harness:
         Args:
             iteration: Determines the prompts and the random numbers; None takes the next, and the
                 Trainer that owns this harness then counts its training steps by itself.
-            graphs: Existing rollouts of the present policy, used instead of new ones.
         """
         watcher = self.watcher
         if iteration is None:

@@ -27,18 +27,11 @@ class Learner:
     """Moves weights in groups with one rate and one timetable each.
 
     Attributes:
-        optimizer: The optimiser of these weights.
-        schedule: The schedule of their rates.
-        schedule_name: Its name in params.yaml.
         lr_factor: Factor of the schedule's rates in each update; see ``training.kl``.
         metric: The figure of an evaluation that the schedule follows; None if it follows steps.
 
     Args:
         name: The agent's name; empty if there is only one attacker.
-        config: Rate, schedule and parts of these weights.
-        model: The model with these weights.
-        extra: Weights of the algorithm.
-        taken: The ids of weights that another learner moves.
     """
 
     def __init__(
@@ -286,8 +279,6 @@ def has_same_rates(config: TrainingConfiguration, *, training_steps: int, num_do
     which a longer run does not make.
 
     Args:
-        config: The configuration of the wanted run.
-        training_steps: Training steps of the earlier run.
         num_done: Training steps that are done; the rate of the next one counts too.
 
     Raises:

@@ -18,8 +18,6 @@ class StepReport:
         training_step: The experience it learned from, counted from 1.
         loss: Mean over the window; NaN or infinity when the update was skipped for it.
         grad_norm: Norm of the active weights' gradients, before clipping.
-        lr: Learning rate of the first parameter group.
-        num_tokens: Tokens the attacker read in this update.
         is_skipped: True when a non-finite loss or gradient, or the trust region of
             ``training.kl``, kept the update from being applied.
         metrics: Figures of the algorithm and of the experience, as ``area/name``.
@@ -72,8 +70,6 @@ class Move:
         nats: KL divergence before || after, mean per probe, by the estimator k3.
         k1_nats: The same by k1.
         is_cut: True if the rest of the experience was left out.
-        lr_factor: Factor of its learning rates.
-        next_lr_factor: Factor for the next experience.
     """
 
     training_step: int
@@ -98,14 +94,9 @@ class Progress:
     """The progress of a run; everything here is in the checkpoint.
 
     Attributes:
-        training_step: Experiences learned from.
-        step: Optimiser updates.
         num_nonfinite: Updates that were skipped for a NaN or an infinity.
-        num_empty: Experiences with nothing to learn from.
         is_partial: True if a budget ended the run among the updates of its last experience.
         stopped_because: Why the run ended, in words; empty while it runs.
-        evaluations: Oldest first.
-        moves: How far each experience moved the attacker, oldest first.
         reply_signal: Its value in the first experience that has one; see ``metrics.reply_signal``.
     """
 

@@ -51,7 +51,6 @@ class TrainerStage:
         effect: Does it, for an iteration counted from 0. Requests to a service go through
             ``TrainerState.once``; everything else must be safe to repeat. ``walk`` passes on what
             it yields.
-        is_due: Whether this iteration has the stage at all.
     """
 
     name: str

@@ -26,8 +26,6 @@ def write_tensors(tensors: Mapping[str, Tensor], folder: Path, *, world: World) 
 
     Args:
         tensors: By name. What is not divided is written by process 0 alone.
-        folder: There.
-        world: The processes that write together.
 
     Raises:
         CheckpointError: A process could not write its part.

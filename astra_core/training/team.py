@@ -43,8 +43,6 @@ class AgentStep:
     """A step of one agent's algorithm.
 
     Attributes:
-        agent: The agent's name.
-        step: The algorithm's own step.
         node: The turn that the step is about, if it names one.
     """
 
@@ -55,13 +53,7 @@ class AgentStep:
 
 @dataclass(frozen=True, slots=True)
 class AgentsBatch:
-    """One batch for each agent that has steps among those collated.
-
-    Attributes:
-        parts: The batches by agent.
-        weight: The weight of all together.
-        num_tokens: The tokens of all together.
-    """
+    """One batch for each agent that has steps among those collated."""
 
     parts: Mapping[str, Batch]
     weight: float
@@ -73,7 +65,6 @@ class AgentsAlgorithm(Algorithm):
 
     Args:
         options: No options of its own.
-        system: A System with agents.
         training: Names the algorithm, and the agents that do not learn.
     """
 
@@ -196,8 +187,6 @@ def mask_others(graph: Graph, is_own: Callable[[Node], bool], origin: dict[int, 
     """The graph with no trained token in other agents' turns.
 
     Args:
-        graph: The original, which is unchanged.
-        is_own: Says whether a turn keeps its trained tokens.
         origin: Filled with the original of each copied turn, by the copy's id.
     """
 

@@ -68,10 +68,8 @@ class Trainer:
     Args:
         config: What to do; the optimiser and the schedule are built from it.
         sampler: Has the System, the prompts, the reward and the seed; also as ``environment``.
-        algorithm: Turns graphs into a loss.
         evaluator: Without one, or with ``training.evaluate: none``, there is no evaluation, no best
             checkpoint and no patience. A loop of one's own may call it in either case.
-        store: Without one nothing is saved and nothing is resumed.
         first_graphs: Rollouts of the untrained attacker, learned from in the first training step.
         world: The processes that train together; None for this one alone.
     """

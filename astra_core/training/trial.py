@@ -22,11 +22,7 @@ class Trial:
     """The result of one batch.
 
     Attributes:
-        num_steps: Steps to learn from in the experience.
-        num_tokens: Tokens the attacker read.
-        loss: The loss of the batch.
         grad_norm: The norm of its gradients.
-        shapes: Shapes of the batch's tensors, by name.
         peak_bytes: The most memory held: on the GPU where the attacker is on one, else the
             process's resident memory.
         experience: The experience, with its seconds.

@@ -74,10 +74,7 @@ class PolicyGradient:
     """What all policy gradients have in common, around the surrogate in which they differ.
 
     Attributes:
-        system: Whose attacker learns.
-        surrogate: From log-probabilities and a batch to losses.
         aggregation: How tokens are counted.
-        penalty: On the KL to the reference.
         entropy_coefficient: Of the bonus for an attacker that stays undecided; 0 computes none.
     """
 

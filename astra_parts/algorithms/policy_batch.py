@@ -44,12 +44,10 @@ class PolicyBatch:
     """Probes as rows of one forward pass.
 
     Attributes:
-        rows: Contexts and probes.
         behaviour_logprobs: Of every probe token under the policy that sampled, nats.
         reference_logprobs: The same under the reference; 0 where the sampler computed none.
         mask: True at the tokens that are trained.
         advantages: One column for the whole probe, or one per token.
-        weight: Tokens or probes, as the aggregation counts them.
         num_tokens: Real tokens in ``rows``.
     """
 

@@ -20,10 +20,8 @@ class TurnEstimate:
     """A probe with value, advantage and return of each of its tokens.
 
     Attributes:
-        node: The turn.
         values: Predicted before each token when the probe was sampled, reward units.
         advantages: Without gradient; 0 at tokens that are not trained.
-        returns: What the value head should have predicted.
         weight: How often a rollout visits the turn; see ``functional.visit_weights``.
     """
 
@@ -48,14 +46,9 @@ def turn_estimates(
     """Every turn that can be learned from, graph by graph and breadth first.
 
     Args:
-        graphs: Rewarded.
-        system: Whose attacker sampled them.
         value_head: Used with its present weights, so before the first update.
         account: What a turn earns at its end and what each token of its probe costs, reward units.
         is_cut: Whether the value after the last turn counts as its future.
-        discount: See ``functional.tree_gae``.
-        turn_discount: See there.
-        decay: See there.
     """
     grown = forest(graphs)
     nodes = grown.nodes

@@ -32,12 +32,7 @@ class WorkersOptions(Section):
 
 
 class Ledger:
-    """The shards of one call.
-
-    Attributes:
-        num_lost: Workers that died with a shard.
-        num_issued_again: Shards that an idle worker was given too.
-    """
+    """The shards of one call."""
 
     def __init__(
         self,

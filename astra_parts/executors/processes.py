@@ -30,7 +30,6 @@ class _Worker:
     """A process, what it has been sent, and the call and task that it works on.
 
     Attributes:
-        held: What it has been sent so far.
         call: The number of the call of its present task; 0 while it is idle.
     """
 

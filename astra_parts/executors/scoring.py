@@ -16,12 +16,7 @@ from astra_parts.executors.shared import executor_of
 
 @dataclass(frozen=True)
 class ScoringWork(Work):
-    """Rates the items of a shard.
-
-    Attributes:
-        scorer: Names the scorer or judge.
-        rate: Rates items with it.
-    """
+    """Rates the items of a shard."""
 
     scorer: Choice
     rate: Callable[[Any, Sequence[Any]], list[Any]]
@@ -43,13 +38,7 @@ class ScoringWork(Work):
 
 
 class Scoring:
-    """A scorer or judge, and the executor that runs it.
-
-    Args:
-        scorer: Names it.
-        executor: Gets its batches done.
-        own: The one of this process.
-    """
+    """A scorer or judge, and the executor that runs it."""
 
     def __init__(self, scorer: Choice, executor: Executor, own: Scorer | Judge) -> None:
         self._scorer = scorer

@@ -17,9 +17,7 @@ class GuardPreset:
 
     Attributes:
         words: What it may answer, and how bad each answer is, in [0, 1].
-        before: Text between the prompt and the answer.
         template: The template of the prompt; None is the tokenizer's own chat template.
-        categories: Name by the code that follows a bad answer.
     """
 
     words: Mapping[str, float]

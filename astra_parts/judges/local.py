@@ -51,7 +51,6 @@ class LocalJudge(Judge):
     """A judge that is a model in a folder, loaded and frozen when the judge is built.
 
     Args:
-        options: Options that name the folder.
         kind: The class of transformers that loads it, such as ``AutoModelForCausalLM``.
     """
 
@@ -111,8 +110,6 @@ class LocalJudge(Judge):
         """One judgement per exchange, from rows of ids; none of one that is empty or too long.
 
         Args:
-            exchanges: What is judged.
-            encode: The ids of an exchange.
             judge: The judgements of ``options.batch_size`` rows at most, in order.
             room: The most ids of a row.
         """

@@ -22,7 +22,6 @@ class Agreement:
         raw: Share of replies with the same verdict from both.
         kappa: Cohen's kappa: 1 is full agreement, 0 that of chance; NaN if both give one and the
             same verdict to every reply.
-        num_replies: Replies that both judged.
     """
 
     raw: Interval
@@ -37,9 +36,6 @@ def agreement(
 
     Args:
         pairs: For each prompt the verdicts on its replies; replies without both are left out.
-        num_resamples: Of the prompts.
-        confidence: Probability inside an interval.
-        seed: Same seed, same intervals.
 
     Source:
         Cohen, Educational and Psychological Measurement 20 (1960), 37-46.

@@ -55,8 +55,6 @@ def means_by_label(
         labels: One per prompt.
         values: One figure per prompt.
         num_resamples: As in ``bootstrap_mean``, which treats each label as a sample of its own.
-        confidence: Probability inside an interval.
-        seed: Same seed, same intervals.
         are_rates: True for success rates, whose intervals are those of ``rate_interval``.
     """
     interval = rate_interval if are_rates else bootstrap_mean

@@ -59,10 +59,6 @@ class Corrected:
 def check_tells(confusion: Confusion, *, where: str) -> None:
     """Checks that the judge separates bad replies from harmless ones better than chance.
 
-    Args:
-        confusion: The counts of its calibration.
-        where: The calibration's name in an error.
-
     Raises:
         ConfigurationError: Sensitivity and specificity sum to 1 or less.
     """
@@ -83,9 +79,6 @@ def corrected_rate(
 
     Args:
         rollouts: For each prompt its rollouts; a turn without a verdict is left out of one.
-        confusion: The counts of the judge's calibration.
-        num_resamples: Resamples of prompts and of the judge's errors.
-        seed: Same seed and number of prompts, same resamples.
 
     Raises:
         ConfigurationError: The judge separates nothing.

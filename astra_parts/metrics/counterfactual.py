@@ -45,7 +45,6 @@ class Parts:
 
     Attributes:
         of: For each hit its part; equal parts are one strategy.
-        calls: Questions asked.
         num_asked: Hits whose part was found by asking; 0 if all parts are shared words.
     """
 

@@ -19,14 +19,7 @@ NUM_BINS = 10
 
 @dataclass(frozen=True, slots=True)
 class Confusion:
-    """How many labelled replies a judge flagged, by label.
-
-    Attributes:
-        true_positives: Bad ones that it flagged.
-        false_negatives: Bad ones that it passed.
-        true_negatives: Harmless ones that it passed.
-        false_positives: Harmless ones that it flagged.
-    """
+    """How many labelled replies a judge flagged, by label."""
 
     true_positives: int
     false_negatives: int
@@ -78,10 +71,7 @@ class Bin:
     """One bar of a reliability diagram.
 
     Attributes:
-        low: The lowest score of the bin.
         high: The upper end, not included; the last bin includes 1.
-        num_rows: Rows with such a score.
-        mean_score: Their mean score; NaN for none.
         bad_rate: Share of them that are bad, with its interval.
     """
 
@@ -98,9 +88,6 @@ class BestThreshold:
 
     Attributes:
         threshold: A score at or above it is flagged; the highest of equally good ones.
-        value: The criterion at the threshold.
-        sensitivity: The sensitivity at the threshold.
-        specificity: The specificity at the threshold.
     """
 
     threshold: float
@@ -137,7 +124,6 @@ def roc_auc(
     Args:
         scores: One per row.
         labels: Both must occur.
-        confidence: Probability inside the interval.
 
     Source:
         DeLong, DeLong and Clarke-Pearson, Biometrics 44 (1988), 837-845, computed by midranks as

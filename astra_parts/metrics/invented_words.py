@@ -13,7 +13,6 @@ class InventedWords:
     """What counts as an invented word of a probe.
 
     Attributes:
-        known: Known words; numbers are known anyway.
         max_tokens: A probe of so many tokens was cut, so its last word may be half a word and is
             left out.
     """

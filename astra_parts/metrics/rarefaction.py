@@ -25,7 +25,6 @@ def expected_kinds(counts: Sequence[int], size: int) -> float:
     """Expected number of kinds among ``size`` items, from 1 to ``size``.
 
     Args:
-        counts: Items of each kind.
         size: Items drawn, at most as many as there are.
 
     Raises:
@@ -40,10 +39,6 @@ def expected_entropy(counts: Sequence[int], size: int) -> float:
     """Expected entropy in nats of the kinds among ``size`` items, from 0 to ln ``size``.
 
     The count of a kind among them is hypergeometric, so the expectation is a finite sum.
-
-    Args:
-        counts: Items of each kind.
-        size: Items drawn.
 
     Raises:
         DataError: ``size`` is not between 1 and the number of items.
@@ -81,7 +76,6 @@ def expected_distinct_share(items: Sequence[Iterable[Hashable]], size: int) -> f
 
     Args:
         items: Of each text, repetitions included, for example its word pairs.
-        size: Texts drawn.
 
     Raises:
         DataError: ``size`` is not between 1 and the number of texts.

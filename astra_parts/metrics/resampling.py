@@ -18,11 +18,6 @@ def resampled_means(
     Tables with equally many rows are resampled alike, so that differences of two of them are
     paired.
 
-    Args:
-        table: Shape [prompts, columns].
-        num_resamples: 10,000 is usual.
-        seed: Same seed, same resamples.
-
     Raises:
         ShapeError: There is no row.
     """
@@ -45,7 +40,6 @@ def ends_of(
     Args:
         lows: The lower bound of each draw; NaN is left out.
         highs: The upper bound of each draw, equal to the lower one for a known draw.
-        confidence: Probability inside the interval.
     """
     if np.isnan(lows).all():
         return np.nan, np.nan

@@ -43,7 +43,6 @@ class Strategies:
     Attributes:
         labels: For each graph those of its hits, in the order of ``Graph.nodes``; 0 is the most
             frequent.
-        calls: Questions that the target was asked for them.
         num_asked: Hits of which it said what makes them hit; 0 if all are told by shared words.
     """
 
@@ -58,9 +57,6 @@ def strategies_of(
     """The strategies of the hits of these rollouts, numbered over all of them.
 
     Args:
-        graphs: Rollouts of one attacker.
-        threshold: A score at or above it is a success.
-        seed: Same seed, same strategies.
         ask: Asks the target about hits, counted over all graphs; None asks nothing.
         budget: The most questions.
     """
@@ -94,13 +90,9 @@ def strategy_metrics(
     over all probes ``unique_probes_rarefied`` and ``distinct_2_rarefied``.
 
     Args:
-        graphs: Rollouts.
-        found: The strategies of their hits.
-        threshold: A score at or above it is a success.
         vocabulary: The known words; None treats no word as invented.
         rarefied_to: Number of hits, and of probes, to which figures are rarefied; fewer if there
             are fewer.
-        seed: Same seed, same draws.
     """
     probes = [node.probe_text for graph in graphs for node in graph.nodes()]
     hits = [node.probe_text for graph in graphs for node in hits_of(graph, threshold)]
@@ -127,11 +119,7 @@ def hit_metrics(
     """The figures of successful probes; see ``strategy_metrics``.
 
     Args:
-        hits: Successful probes.
-        labels: Their strategies.
         vocabulary: Words that are not masked; none masks no word.
-        rarefied_to: As in ``strategy_metrics``.
-        seed: Same seed, same draws.
     """
     size = min(rarefied_to, len(hits))
     counts: dict[str, float] = {"num_hits": len(hits), "num_hits_compared": size}
@@ -188,8 +176,6 @@ def vendi_score(texts: Sequence[str], *, size: int, seed: int) -> float:
 
     Args:
         texts: At least ``size``.
-        size: Texts drawn.
-        seed: Same seed, same draws.
 
     Source:
         Friedman and Dieng, arXiv:2210.02410, definition 3.1.

@@ -25,10 +25,6 @@ def equivalent_tries(
 
     Args:
         trained: Success rate of each prompt; NaN is left out.
-        untrained: The same prompts in the same order.
-        num_resamples: Resamples of the bootstrap.
-        confidence: Probability inside the interval.
-        seed: Same seed, same interval.
     """
     table = np.column_stack([trained, untrained]).astype(np.float64)
     table = table[~np.isnan(table).any(axis=1)]

@@ -21,7 +21,6 @@ def convert_gguf(file: Path, folder: Path) -> int:
 
     Args:
         file: The GGUF; of a quantised model, the rounding of its weights stays.
-        folder: A new or empty one.
 
     Raises:
         ConfigurationError: The file is no GGUF that transformers reads, the folder holds something,

@@ -38,9 +38,6 @@ class Multiplier:
         Diversity as the objective and success as the constraint: Zhao et al., DiveR-CT,
         arXiv:2405.19026. Dual ascent and the division: PPO-Lagrangian of Ray, Achiam and Amodei,
         "Benchmarking safe exploration in deep reinforcement learning" (2019).
-
-    Attributes:
-        value: The multiplier, one number.
     """
 
     def __init__(self, options: ConstraintOptions) -> None:
@@ -79,9 +76,6 @@ class RunningScale:
     Sources:
         Welford, Technometrics 4 (1962); the merge of two sets is Chan, Golub and LeVeque (1979).
         Scaling each part of a reward before they are summed is the idea of GDPO (arXiv:2601.05242).
-
-    Attributes:
-        moments: Count, mean, and sum of squared deviations.
     """
 
     def __init__(self) -> None:

@@ -29,7 +29,6 @@ class ConversationLines:
     """What is said in one conversation.
 
     Attributes:
-        prompt: What the conversation is about.
         number: Its place among those of the same prompt, which decides its random numbers.
         probes: One per turn.
     """
@@ -85,9 +84,7 @@ class BanditResult:
     """What a bandit found.
 
     Attributes:
-        num_probes: Different probes that it began with.
         calls: Replies that it cost, those of the first rollouts included.
-        winners: The probes that are left, best first.
     """
 
     num_probes: int
@@ -110,8 +107,6 @@ def halved(
     """The best probes by successive halving.
 
     Args:
-        scores: The arms, with what is known of them.
-        pull: Says probes again.
         threshold: A score at or above it is a success; the mean score tells equals apart.
         budget: The most replies to ask for.
     """
@@ -139,13 +134,7 @@ def halved(
 
 
 def pulling(system: System, prompts: Sequence[Prompt], *, seed: int) -> Pull:
-    """Says probes as the first turn on prompts that are drawn for each time.
-
-    Args:
-        system: Whose target and judge are asked.
-        prompts: Training prompts: none that an evaluation uses.
-        seed: Same seed, same replies.
-    """
+    """Says probes as the first turn on prompts that are drawn for each time."""
 
     def pull(number: int, texts: Sequence[str], times: int) -> list[tuple[float, ...]]:
         drawn = generator(derive_key(seed, "bandit", number)).integers(
@@ -175,11 +164,7 @@ def replayed(
     """Rollouts in which the winners are said, for each rollout others, drawn by its key.
 
     Args:
-        system: Whose target and judge are asked.
-        prompts: Of the evaluation.
-        winners: The probes to draw from.
         shape: Rollouts of each prompt, turns of each, replies to each probe.
-        seed: Same seed, same rollouts.
     """
     num_rollouts, depth, num_responses = shape
 

@@ -12,9 +12,7 @@ def conversation_of(prompt: Prompt, turns: Sequence[Node], system: System) -> Co
     """The conversation up to the end of the last of these turns, with the ids as sampled.
 
     Args:
-        prompt: The prompt that opened it.
         turns: The turns from the root on; each continued with its first reply.
-        system: The System in which it took place.
     """
     found = Conversation(prompt)
     for turn, node in enumerate(turns):

@@ -36,11 +36,7 @@ def asking(
     answer.
 
     Args:
-        system: The System in which the rollouts took place.
-        graphs: The rollouts.
         threshold: A mean score at or above it is a hit.
-        num_responses: Replies drawn for each question.
-        seed: Same seed, same replies.
     """
     moments = [
         _moment(system, graph, node.path) for graph in graphs for node in hits_of(graph, threshold)
@@ -75,9 +71,6 @@ def asked_first(
     Args:
         system: The System whose target and judge are asked; its attacker says nothing.
         questions: Each the first turn of a conversation of its prompt.
-        num_replies: Replies drawn for each.
-        threshold: A score at or above it is a success.
-        seed: Same seed, same replies.
     """
     said = [ProbeInConversation(Conversation(prompt), text) for prompt, text in questions]
     keys = [

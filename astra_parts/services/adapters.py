@@ -75,7 +75,6 @@ def add_downloaded(model: Any, folder: Path) -> None:
     """Adds ``s · B A`` of every adapted matrix to the model's own.
 
     Args:
-        model: With the base weights.
         folder: A folder with ``adapter_config.json`` and ``adapter_model.safetensors`` somewhere
             below it, as PEFT writes them.
 

@@ -61,7 +61,6 @@ def blocking_within(limit_s: float, work: Callable[[], T], *, loop: asyncio.Abst
     Args:
         limit_s: Seconds from now; then the tasks that it started are cancelled, which ends it too.
         work: Runs in its own thread, which ends with the process.
-        loop: The event loop, which runs in another thread.
 
     Raises:
         TimeoutError: The work was late.

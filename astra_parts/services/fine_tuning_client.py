@@ -47,7 +47,6 @@ class FineTuning:
     Args:
         base_url: Such as ``http://127.0.0.1:8001/v1``; its host was checked.
         key: Sent as a bearer token; empty for none.
-        timeout_s: The time limit of one request.
         pause_s: The pause before a second try; it doubles.
         is_here: Whether it is this machine, so that no proxy is used.
     """

@@ -15,11 +15,7 @@ class TooLongError(BaseException):
 
 
 class _Limited(httpx.AsyncByteStream):
-    """A body of which no more than the limit is read.
-
-    Args:
-        body: The whole one.
-    """
+    """A body of which no more than the limit is read."""
 
     def __init__(self, body: httpx.AsyncByteStream) -> None:
         self._body = body

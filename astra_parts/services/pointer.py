@@ -104,8 +104,6 @@ def speak_from(
     """Makes the model sample with the weights at the service.
 
     Args:
-        pointer: The pointer to the weights.
-        model: The model that they adapt.
         kept: File of earlier samples, which are not asked for again.
         max_tokens: Most tokens to read and sample for everything in that file; None for no limit.
     """

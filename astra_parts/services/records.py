@@ -20,7 +20,6 @@ class Record:
         targets: Token ids without the first.
         logprobs: Of the targets under the policy that sampled them, nats; 0 where none is trained.
         advantages: Of the targets; 0 where none is trained.
-        mask: 1 where a target is trained.
     """
 
     inputs: tuple[int, ...]
@@ -40,9 +39,6 @@ def record_of(
     """The record of a sequence; None if no advantage of it is other than 0.
 
     Args:
-        tokens: All of the sequence.
-        mask: Of each token, whether it is trained.
-        logprobs: Of each token.
         advantages: One for all trained tokens, or one for each trained token, in their order.
     """
     own = list(advantages) * sum(map(bool, mask)) if len(advantages) == 1 else list(advantages)
@@ -60,13 +56,7 @@ def record_of(
 
 
 def records_of(batch: PolicyBatch, *, aggregation: Aggregation, weight: float) -> list[Record]:
-    """The records of a batch; probes whose advantages are all 0 change nothing and are left out.
-
-    Args:
-        batch: Probes after their contexts.
-        aggregation: How its loss counts tokens.
-        weight: Of the whole optimiser window, left-out probes included.
-    """
+    """The records of a batch; probes whose advantages are all 0 change nothing and are left out."""
     shares = aggregation_weights(batch.mask, mode=aggregation) / weight
     advantages = (batch.advantages * shares).tolist()
     columns = (

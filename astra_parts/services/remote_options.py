@@ -74,8 +74,6 @@ class TokensUsed:
     """Tokens of a run so far.
 
     Attributes:
-        prefill: Contexts of draws, and sequences that were scored.
-        sampled: Of probes, those of evaluations included.
         trained: Of records sent, each epoch counted.
     """
 
@@ -96,12 +94,7 @@ class TokensUsed:
 
 
 def counted(state: TrainerState, spoken: tuple[int, int]) -> TokensUsed:
-    """What was used until the present stage, as it was counted first: a restart finds that count.
-
-    Args:
-        state: Of the run, whose effects tell what they trained.
-        spoken: Tokens read and sampled so far.
-    """
+    """What was used until the present stage, as first counted: a restart finds that count."""
 
     def count(intent: Intent) -> Result:
         del intent

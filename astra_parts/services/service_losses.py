@@ -45,8 +45,6 @@ def loss_on_record(loss: ServiceLoss, record: Record, logprobs: Sequence[float])
     """The part of a service's loss that a record adds.
 
     Args:
-        loss: The loss and its bounds.
-        record: Behaviour, advantages and mask.
         logprobs: Of the record's targets under the weights that learn, nats.
     """
     now = torch.tensor(logprobs, dtype=torch.float64)

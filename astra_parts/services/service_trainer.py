@@ -14,13 +14,7 @@ from astra_parts.services.trainer_state import TrainerState
 
 
 class ServiceTrainer(Trainer):
-    """A trainer at a service, from one process, which keeps its requests in its store.
-
-    Attributes:
-        name: The trainer's name in params.yaml.
-        folder: The folder of everything kept about the service.
-        asked: This run's requests to the service, and their results.
-    """
+    """A trainer at a service, from one process, which keeps its requests in its store."""
 
     name: ClassVar[str]
 

@@ -22,10 +22,7 @@ def update_at(
     """The fields of an ``Update`` but its tokens, as JSON.
 
     Args:
-        service: Learns.
         batches: Of records; each is asked for when the one before is on its way.
-        loss: Of the service.
-        adam: Its step.
     """
     start, records = time.perf_counter(), list[Record]()
 

@@ -56,9 +56,6 @@ class Speaker:
     """Samples and scores with the weights at ``path``.
 
     Args:
-        service: The service that has the weights.
-        kept: Earlier samples.
-        retries: How often a failed draw is asked for again.
         max_tokens: Most tokens that the service may read and sample for everything that is kept;
             None for no limit.
         revive: Publishes the weights at a path again, for a service that samples only while the

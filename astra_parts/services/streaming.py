@@ -47,13 +47,9 @@ class StreamedExperience:
 
     Args:
         harness: Of the trainer; told of the whole once it is there.
-        config: How many prompts, and records in a pass.
         iteration: Counted from 0.
         num_parts: Of equally many prompts.
         graphs: Rollouts that exist already; None samples them.
-
-    Attributes:
-        num_tokens: Of the parts so far.
     """
 
     def __init__(

@@ -25,7 +25,6 @@ class TrainingFile:
     """A training file.
 
     Attributes:
-        method: How a job learns from it.
         records: One per line.
     """
 
@@ -73,13 +72,6 @@ def lines_of(
     model: LanguageModel, steps: Sequence[Any], *, method: Method, seed: int, iteration: int
 ) -> TrainingFile:
     """The lines of the steps that an algorithm selected, checked as a service would check them.
-
-    Args:
-        model: The model whose ids the contexts have.
-        steps: The steps of one experience.
-        method: See ``method_of``.
-        seed: The seed of the draws for steps with a fraction as weight.
-        iteration: The iteration of the training, from 0.
 
     Raises:
         TrainingError: A step does not fit this method.

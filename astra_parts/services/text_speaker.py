@@ -22,11 +22,6 @@ class TextSpeaker:
 
     A server of texts gives no log-probabilities of our ids. Those of the reference are used
     instead, so that the KL to it counts as 0.
-
-    Args:
-        options: The server, and the settings of the first model.
-        surroundings: Arguments for the client.
-        reference: A local model with the attacker's tokenizer.
     """
 
     def __init__(

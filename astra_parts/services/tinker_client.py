@@ -31,10 +31,6 @@ class TinkerService:
     """One model at a service.
 
     Args:
-        address: The address of the service, already authorised.
-        base_model: The service's name of the base model.
-        rank: The rank of the adapters.
-        seed: The seed of the adapters' first values.
         key: The key; None if the service needs none.
         limit_s: The longest wait for simultaneous calls, which are then cancelled.
     """

@@ -25,7 +25,6 @@ class Intent:
     """A request that is about to be sent to a service.
 
     Attributes:
-        stage: The trainer's stage.
         iteration: Counted from 0.
         part: Distinguishes several effects of a stage, for example by a model's name; empty for a
             single one.
@@ -58,9 +57,7 @@ class TrainerState:
     """Which stage is next, and all effects so far; every change is on disk before it is used.
 
     Attributes:
-        path: The file, as JSON.
         run: The run's name at the services; the same after a restart.
-        iteration: The iteration of the next stage.
         stage: The next stage; empty in a run that has not begun.
         effects: The effects by name, in the order of their intents.
     """
@@ -122,7 +119,6 @@ class TrainerState:
         Args:
             part: Distinguishes the stage's effects; empty if it has only one.
             request: The request as JSON; the same after a restart.
-            do: Asks the service.
             look_up: Finds the result of an earlier process's intent at the service. If it is None,
                 or returns None, the effect is done again.
 

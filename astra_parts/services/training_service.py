@@ -16,12 +16,7 @@ LossName = Literal["cross_entropy", "importance_sampling", "ppo", "cispo"]
 
 @dataclass(frozen=True, slots=True)
 class ServiceLoss:
-    """A loss that a service computes: a sum over the tokens of all records.
-
-    Attributes:
-        name: The protocol's name of the loss.
-        options: Its bounds, by the protocol's names.
-    """
+    """A loss that a service computes: a sum over the tokens of all records."""
 
     name: LossName
     options: Mapping[str, float]
@@ -63,7 +58,6 @@ class Updated:
 
     Attributes:
         logprobs: Log-probabilities of every record's targets before the update, nats.
-        figures: The service's figures.
     """
 
     logprobs: tuple[tuple[float, ...], ...]

@@ -33,8 +33,6 @@ class Seen:
     """A service's report on a piece of work.
 
     Attributes:
-        status: The service's word for the status.
-        detail: Its reason, in one line.
         record: Further values that it returns, such as a model's name.
     """
 

@@ -33,7 +33,6 @@ def check_address(
     Args:
         address: An address such as ``http://127.0.0.1:8000/v1``.
         authorization: Names hosts other than this machine; None for none.
-        subject: The part and its key with the address.
 
     Raises:
         AuthorizationError: It is no plain address, has no such port, or is not authorised.

@@ -29,7 +29,6 @@ def said(
     """The conversation as the messages of a chat.
 
     Args:
-        conversation: The probe last.
         system_prompt: The target's system prompt, with slots for columns; None for none.
         opens: True if the seed prompt begins the first message.
     """
@@ -74,7 +73,6 @@ def read(content: bytes, *, api: str, tags: Sequence[str], prompt: str) -> Kept:
     """The reply in an answer, without its reasoning.
 
     Args:
-        content: JSON.
         api: ``chat`` or ``completions``.
         tags: The tags that open and close reasoning in a text; empty for none.
         prompt: The request's text, to estimate its tokens if the answer has no count.

@@ -50,10 +50,8 @@ def tiny_language_model(
 
     Args:
         seed: Of the weights; the tokenizer is the same for the same vocabulary.
-        kind: Its architecture.
         vocabulary: Words it knows; None for a byte-level tokenizer that knows every text.
         separator: Text between turns; None is its end-of-sequence token.
-        max_positions: The longest sequence, in tokens.
         layers: The number of its layers: a second one doubles the time of all that it does.
         is_trained: True for weights that take a gradient.
     """
@@ -78,9 +76,6 @@ def tiny_system(
     """A System of tiny models; the attacker takes gradients, the reference is its frozen copy.
 
     Args:
-        seed: Of the attacker's weights.
-        kind: Architecture of attacker and reference.
-        layers: The number of their layers.
         reference_seed: Of the reference's weights, for an attacker that has moved away from it;
             None for equal weights.
         target: None lets the reference answer, as when attacker and target are one model.
@@ -138,7 +133,6 @@ def tiny_node(reward: float, *children: Node, **changes: Any) -> Node:
 
     Args:
         reward: Its reward, and its score as far as that lies in [0, 1].
-        children: The turns that follow.
         changes: Any other attribute or property of ``Node``, such as ``probe_text``, ``score`` or
             ``failure``. ``probe_ids`` sets the length of the token lists.
     """
@@ -187,8 +181,6 @@ def tiny_graph(*children: Node, prompt: Prompt | None = None, iteration: int = 0
 
     Args:
         children: The first turns; every turn below gets the path of its place.
-        prompt: The prompt from which the graph grew.
-        iteration: The iteration.
     """
     return Graph(prompt or tiny_prompts(1)[0], iteration, _placed(children, ()))
 

@@ -141,7 +141,6 @@ def model_folders(places: Sequence[str], params: "Params") -> dict[str, Path]:
 
     Args:
         places: An alias or number of a registered version, a folder, or ``NAME=FOLDER``.
-        params: They name the registered model.
     """
     from astra_core.models.folders import require_folder
 

@@ -35,7 +35,6 @@ def describe_training(parameters: dict[str, Any], *, day: int | None = None) -> 
 
     Args:
         parameters: The flow's parameters; missing ones have their defaults.
-        day: A day to use instead of the scheduled one.
     """
     seed, overrides = parameters.get("seed"), parameters.get("overrides") or {}
     seed = (day or scheduled_day()) if seed == "date" else seed

@@ -32,13 +32,7 @@ BODY = (
 def notify_webhook(
     url: str, *, events: Sequence[str] = EVENTS, name: str = "astra-webhook"
 ) -> None:
-    """Makes the server post each of the events as ``{"text": ...}``, which Slack takes.
-
-    Args:
-        url: The address of an incoming webhook.
-        events: As in ``notify``.
-        name: As in ``notify``.
-    """
+    """Makes the server post each of the events as ``{"text": ...}``, which Slack takes."""
     told = {"text": "{{subject}}: {{body}}"}
     block = CustomWebhookNotificationBlock(name=name, url=url, json_data=told)
     notify(block, events=events, name=name)
@@ -49,8 +43,6 @@ def notify_mail(url: str, *, events: Sequence[str] = EVENTS, name: str = "astra-
 
     Args:
         url: The account in Apprise's notation, ``mailtos://user:password@host/?from=...&to=...``.
-        events: As in ``notify``.
-        name: As in ``notify``.
     """
     # Prefect has no block for SMTP; this one hands every address that is not Slack's to Apprise.
     notify(SlackWebhook(url=SecretStr(url)), events=events, name=name)
@@ -60,7 +52,6 @@ def notify(block: NotificationBlock, *, events: Sequence[str] = EVENTS, name: st
     """Makes the server send each of the events; a later call replaces an earlier one.
 
     Args:
-        block: Any notification block of Prefect.
         events: Names of events from ``docs/prefect.md``, or of Prefect's own.
         name: The name of block and automation: small letters, digits and dashes.
     """

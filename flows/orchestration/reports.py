@@ -60,11 +60,5 @@ def publish_validation(page: Path = VALIDATION_PAGE) -> None:
 
 
 def publish_page(key: str, markdown: str, about: str) -> None:
-    """Shows a page beside the run.
-
-    Args:
-        key: Small letters, digits and dashes.
-        markdown: The page.
-        about: What it is, for the list of all pages.
-    """
+    """Shows a page beside the run."""
     create_markdown_artifact(key=key, markdown=markdown, description=about)

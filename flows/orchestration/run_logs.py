@@ -38,7 +38,6 @@ def told_to_run(subject: str = "", *, silence_s: float = SILENCE_S) -> Iterator[
     Args:
         subject: The subject of the line that says that a silent stage is at work; empty for no
             such line.
-        silence_s: The silence after which that line is logged.
     """
     try:
         logger = get_run_logger()

@@ -31,11 +31,9 @@ def run_stage(
     """The outcome of the stage after its last try; a failed stage does not raise.
 
     Args:
-        name: A stage of dvc.yaml.
         timeout_s: Limit of one try. A try that reaches it is not repeated.
         retries: Number of retries after a failure that a retry may fix.
         retry_delay_s: Mean delay before the first retry; it doubles with each retry.
-        force: Run it even if DVC finds it up to date.
     """
     attempts = 0
 

@@ -38,13 +38,7 @@ class StageOutcome:
 
 
 def try_stage(name: str, *, timeout_s: float | None, force: bool) -> str:
-    """``Skipped`` if DVC finds the stage up to date, ``Completed`` if it ran.
-
-    Args:
-        name: A stage of dvc.yaml.
-        timeout_s: Limit of the try.
-        force: Run it even if DVC finds it up to date.
-    """
+    """``Skipped`` if DVC finds the stage up to date, ``Completed`` if it ran."""
     from tasks.pipeline.reproduction import is_current
 
     if not force and is_current(name):

@@ -23,8 +23,6 @@ class DataDrift:
 
     Attributes:
         version: The champion, with whose data the present ones were compared.
-        found: Every respect that could be compared.
-        left_out: What could not, with why.
     """
 
     version: str

@@ -33,9 +33,7 @@ class PlannedStep:
     Attributes:
         name: A stage, or ``promotion``.
         state: ``may run`` if it depends on whether an earlier stage changes its result.
-        reasons: Why it would run.
         seconds: Estimated from its last run; None if it never ran here, or would not run.
-        replies: Replies that it asks the target for.
     """
 
     name: str

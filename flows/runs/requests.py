@@ -18,10 +18,8 @@ class RunRequest:
     """The request of one run of the pipeline.
 
     Attributes:
-        only: The one step to run.
         start: The first step; earlier ones are neither checked nor run.
         end: The last step; without ``promotion`` no decision is made.
-        force: Whether stages that are up to date run too.
     """
 
     only: str | None = None

@@ -50,8 +50,6 @@ class JobKeeper:
     """Trains the open jobs one after the other; it works in its own thread.
 
     Args:
-        folder: The folder of the service.
-        start: Starts the process of a job.
         limit_s: Seconds after its creation at which a job that is still open fails; its process
             is ended, whatever it does. None for no limit.
     """

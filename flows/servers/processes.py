@@ -54,13 +54,8 @@ def run_group(
     group first, grandchildren included, and reaps the child: a zombie would keep DVC's locks alive.
 
     Args:
-        command: The program and its arguments.
-        environment: All of its variables.
-        timeout_s: The limit.
-        farewell: How it is stopped.
         stdin: As in ``subprocess``; with PIPE its standard input ends when we do.
         folder: Its working folder; ours by default.
-        log: Takes its output, instead of our own streams.
 
     Raises:
         subprocess.TimeoutExpired: The command took longer than ``timeout_s``.
@@ -103,11 +98,7 @@ def start_process(
     """A process in its own group that runs on by itself, with its output in a log.
 
     Args:
-        command: The program and its arguments.
-        log: Takes both of its streams.
-        environment: Variables to set in addition to ours.
         stdin: PIPE for a process that ends when its standard input does, and so with us.
-        pass_fds: Descriptors that it inherits.
     """
     return subprocess.Popen(  # noqa: S603
         command,
@@ -147,8 +138,6 @@ def stop_group(
     """Returns when no process of the group is left.
 
     Args:
-        group: The process that leads it.
-        farewell: How it is stopped.
         child: That process, if it is our own child and must be reaped.
     """
     end = time.monotonic() + farewell.grace_s

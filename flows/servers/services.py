@@ -44,10 +44,8 @@ class Service:
     """One process we started.
 
     Attributes:
-        name: Its name, also that of its log.
         pid: The process, which leads its own process group.
         started: Time stamp that distinguishes the process from a later one with the same id.
-        url: The address to open, or nothing.
     """
 
     name: str
@@ -81,12 +79,7 @@ def start(
     """The service, started in its own process group with its output in a log; not yet ready.
 
     Args:
-        name: The name of the service and its log.
-        command: The program and its arguments.
-        environment: Variables to set in addition to ours.
-        url: Where it will answer.
         stdin: PIPE for a service that ends when its standard input does, and so with us.
-        pass_fds: Descriptors that it inherits.
     """
     import psutil
 
@@ -107,7 +100,6 @@ def prefect_server(port: int, *, lasting: bool = True) -> Service:
     """Prefect's server and pages, started.
 
     Args:
-        port: The port on 127.0.0.1.
         lasting: Whether it stays when this process ends; likewise for the other services.
     """
     _require_free(port, "--prefect-port")

@@ -41,16 +41,7 @@ from tasks.tracking.sweeps import close_sweep, open_sweep
 
 @dataclass(slots=True)
 class _Sweep:
-    """A sweep that is running.
-
-    Attributes:
-        axes: The keys and values that are tried.
-        seeds: The seeds of each setting.
-        sampler: The sampler's name.
-        count: The number of settings, for a sampler that draws.
-        jobs: Points that run at a time.
-        params: The parameters in params.yaml.
-    """
+    """A sweep that is running."""
 
     axes: tuple[Axis, ...]
     seeds: tuple[int, ...]
@@ -108,8 +99,6 @@ def sweep(
     Args:
         settings: Axes such as ``training.lr=1e-4,7e-4``; without any only seeds are compared.
         seeds: Seeds such as ``0..4`` or ``0,3``.
-        sampler: grid, random or optuna.
-        count: Number of settings that random and optuna try.
         jobs: Points that run at a time; 0 chooses by the machine.
         offer: Whether the best point becomes the candidate of the registry.
 

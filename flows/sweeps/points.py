@@ -34,11 +34,7 @@ class Point:
     """One run of a sweep.
 
     Attributes:
-        setting: What it changes in params.yaml.
-        seed: Its root seed.
         key: Digest of its parameters, code and inputs.
-        params: All its parameters.
-        text: The text of its params.yaml.
         turns: Its stages, each with the lock that it shares with points of the same beginning.
     """
 

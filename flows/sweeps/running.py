@@ -29,16 +29,8 @@ class PointResult:
     """The result of a point.
 
     Attributes:
-        name: Its setting and seed.
         setting: ``section.key=value`` for each axis.
-        seed: Its root seed.
-        key: The point's key.
-        seconds: The time of its last try.
-        run_key: The key of its training.
         run_id: The id of its MLflow run; None if the tracker was unreachable.
-        success: Success of the trained attacker on the test prompts.
-        baseline: Success of the untrained attacker.
-        lift: The gain, paired by prompt.
         dev_success: Success on the dev prompts that chose its checkpoint; None where none did.
         unique_probes: Share of different probes.
     """
@@ -70,9 +62,7 @@ def run_point(point: Point, *, parent: str | None, timeout_s: float | None) -> P
     """The point's result, after it has run or from its earlier run; a killed one is resumed.
 
     Args:
-        point: The point to run.
         parent: The MLflow run of the sweep, if there is one.
-        timeout_s: The limit for all of its stages together.
     """
     with alone_with(point.folder):
         found = kept_result(point)

@@ -28,11 +28,8 @@ class Axis:
     """One key and its possible values.
 
     Attributes:
-        key: A dotted key of params.yaml.
         scale: A list of values, or a range with uniform or log-uniform draws.
         values: The values as YAML writes them; empty for a range.
-        low: The lower end of a range.
-        high: The upper end of a range.
     """
 
     key: str

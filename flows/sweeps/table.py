@@ -22,9 +22,6 @@ class SettingResult:
     Attributes:
         setting: ``section.key=value`` for each axis.
         points: Points that succeeded, in the order of the seeds.
-        num_failed: Number of points that failed.
-        success: Mean success over the seeds with its interval.
-        lift: Mean gain over the seeds with its interval.
         dev_success: Mean success on the dev prompts; None if a point has none.
     """
 
@@ -72,7 +69,6 @@ class SweepResult:
     Attributes:
         name: The name of its folder below ``sweeps``.
         rows: The settings with at least one point that succeeded.
-        failed: Why points failed, by name.
         candidate: The best point as a version of the registry, if it was registered.
         run_id: The id of the sweep's MLflow run; None if the tracker was unreachable.
     """
@@ -107,7 +103,6 @@ def setting_results(
     Args:
         settings: The settings in the order of the table.
         found: The points of each setting by seed; None for a failed point.
-        confidence: Probability inside an interval.
     """
     rows = []
     for setting in settings:
@@ -133,7 +128,6 @@ def over_seeds(intervals: Sequence[Interval], confidence: float) -> Interval:
     """The mean over seeds with Student's interval; for one seed its own interval over prompts.
 
     Args:
-        intervals: One for each seed.
         confidence: Probability inside the interval, if the seeds' figures are normal (Student 1908,
             "The probable error of a mean").
     """

@@ -28,7 +28,6 @@ class Drift:
         what: Such as ``characters``, ``score`` or ``vocabulary``.
         index: The population stability index, at least 0.
         chance: What two samples of one population exceed once in a thousand comparisons.
-        limit: What is called large.
     """
 
     subject: str
@@ -53,11 +52,7 @@ def drifts(
     """One for each respect that both profiles have.
 
     Args:
-        subject: What the rows are.
-        now: Of the present data.
-        then: Of those that were accepted.
         rows: How many independent rows each has: prompts, whatever came of them.
-        limit: Of the index.
     """
     return tuple(
         Drift(subject, what, *_index(now[what], then[what], rows), limit)

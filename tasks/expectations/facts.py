@@ -151,10 +151,6 @@ class SetFacts:
 def rollout_facts(frame: pd.DataFrame, limits: TokenLimits = NO_LIMITS) -> pd.DataFrame:
     """One row of plain values per node, without texts and lists.
 
-    Args:
-        frame: Rows of rollouts.parquet.
-        limits: The longest probe and reply that could be sampled.
-
     Raises:
         DataError: A column of rollouts.parquet is missing.
     """

@@ -35,7 +35,6 @@ def validate_frame(
     Args:
         frame: The rows; its index does not matter.
         suite: From ``suites``: each expectation's ``meta`` holds ``check`` and ``level``.
-        id_column: Names the rows in the report.
         spelled: The id of a row, and any other key, as the report shows it.
 
     Returns:
@@ -98,7 +97,6 @@ def validate_rollouts(
             other, and only numbers are kept of each.
         max_failed_fraction: Share of turns that may have failed.
         vocabulary_size: The attacker's; None leaves the upper end of token ids unchecked.
-        limits: The longest probe and reply that could be sampled.
 
     Returns:
         Its profile does not yet know whose the turns and the scores are.

@@ -26,16 +26,11 @@ class Check:
     Attributes:
         check: Its name; for a row-level check also the reason that a rejected row is given.
         column: The column that it checks; empty for the table as a whole.
-        level: What happens when it fails.
-        success: Whether every row, or the table, is as expected.
         unexpected: The number of rows that are not, or for the table the value seen instead.
-        sample_ids: The first few of those rows.
         limit: The bound of a check that has one, such as ``>= 20``.
         note: Set when the check could not be made, for example for want of its column.
         rows: All of those rows by their place in the frame.
         observed: What was seen of a table as a whole; None of a check of rows.
-        num_checked: Rows that a check of rows looked at.
-        expectation: The library's own, which Data Docs put into words.
     """
 
     check: str
@@ -71,8 +66,6 @@ class RejectedRow:
 
     Attributes:
         place: In the user's file, such as ``prompts.csv line 3``; else the prompt's id.
-        reasons: The row-level checks that it failed.
-        text: Masked and shortened.
     """
 
     place: str
@@ -85,15 +78,9 @@ class ValidationReport:
     """All checks of one set of rows.
 
     Attributes:
-        subject: What was validated, in the plural.
-        num_rows: Rows looked at.
         checks: In the order of their suite.
         num_rejected: Rows that failed a row-level check and were left out.
         reasons: How many rows each row-level check rejected; a row may count for several.
-        splits: Accepted rows by split.
-        intake: Duplicates and leaks that were resolved before, by name.
-        rejected: The first of the rows that were left out.
-        profile: What the accepted rows are like.
         plan: What duels the accepted rows allow; told in the line, not recorded.
     """
 

@@ -39,8 +39,6 @@ class Believer:
     """What is computed for every final evaluation, beside the judge's own rates.
 
     Attributes:
-        evaluation: The settings.
-        seed: Same seed, same intervals.
         calibration: The judge's calibration; None corrects nothing.
         second: The second judge and its executor; None confirms nothing.
         trees_at_once: Number of trees that it judges as one batch; 0 takes all.

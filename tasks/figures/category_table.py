@@ -24,11 +24,7 @@ def category_rates(
 
     Args:
         labels: One per prompt, or none at all.
-        attacker: Success rate of each prompt by the trained attacker.
         baseline: The same for the untrained attacker.
-        num_resamples: Resamples of the bootstrap.
-        confidence: Probability inside an interval.
-        seed: Same seed, same intervals.
     """
     if not labels:
         return {}
@@ -94,7 +90,6 @@ def category_figures(rates: Mapping[str, CategoryRates], area: str) -> dict[str,
     """How many categories there are and how far they differ; none without categories.
 
     Args:
-        rates: Rates by category.
         area: The part before the slash of a figure's name, such as ``final``.
     """
     found = [own.attacker.value for own in rates.values()]

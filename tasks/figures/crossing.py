@@ -24,8 +24,6 @@ class Crossed:
     """One attacker's examination against one target.
 
     Attributes:
-        attacker: Its name.
-        target: The target's name.
         record: The whole record, as an evaluation has it for one attacker.
     """
 
@@ -74,7 +72,6 @@ def crossed(
     Args:
         attackers: Hugging Face folders by name; None is the untrained attacker.
         targets: Folders as the models stage writes them, by name of the target.
-        params: The whole of params.yaml.
     """
     for target, base in targets.items():
         for attacker, weights in attackers.items():

@@ -63,10 +63,7 @@ class Examiner:
     """Examines every attacker in the same way.
 
     Attributes:
-        base: The folder that the models stage wrote.
-        vocabulary: Words that are not invented.
         reward: Every evaluation has a copy of its own.
-        believer: Corrects and confirms the figures of a final evaluation.
         target: Digest and name of a target without weights here; None for one with weights.
     """
 
@@ -104,7 +101,6 @@ class Examiner:
 
         Args:
             weights: The attacker's folder; None is the untrained attacker.
-            prompts: The prompts to examine it on.
             is_final: True also looks for strategies, and corrects and confirms the figures.
             first: The untrained attacker's rollouts, over which a bandit searches; none for no
                 bandit.
@@ -234,9 +230,6 @@ def optimism(
     Args:
         chosen_on: Success rate of each prompt by which the checkpoint was chosen.
         examined_on: The same for the prompts of the examination.
-        num_resamples: Resamples of the bootstrap.
-        confidence: Probability inside an interval.
-        seed: Same seed, same interval.
     """
     rate = rate_interval(chosen_on, num_resamples=num_resamples, confidence=confidence, seed=seed)
     # A prompt without a judged reply says nothing.

@@ -18,11 +18,8 @@ class Example:
     """One turn.
 
     Attributes:
-        score: Score of the reply that scored highest.
-        prompt_id: Id of the prompt that opened the conversation.
         category: That prompt's category; None where no prompt has one.
         probe: The probe as it is shown, masked or not.
-        response: The reply as it is shown.
     """
 
     score: float
@@ -66,7 +63,6 @@ def examples_page(graphs: Sequence[Graph], *, count: int, is_revealed: bool = Fa
     """A Markdown table of the highest-scored turns, one per distinct probe.
 
     Args:
-        graphs: Rollouts.
         count: Shows at most so many.
         is_revealed: True for the text itself; otherwise words are masked after the first letter.
 

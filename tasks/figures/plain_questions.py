@@ -22,12 +22,6 @@ def plain_questions(
 
     The best is chosen on dev prompts, and asked as often as the attacker asks. None where the
     target's budget is spent, or it does not answer.
-
-    Args:
-        trained: The trained attacker's success rate of each test prompt.
-        test: The prompts of the examination.
-        dev: Prompts whose texts are tried.
-        examiner: Of the attacker.
     """
     from astra_parts.samplers.rewording import asked_first
 

@@ -48,15 +48,7 @@ class TurnRecord:
 def turn_rates(
     graphs: Sequence[Graph], *, threshold: float, num_resamples: int, confidence: float, seed: int
 ) -> TurnRates:
-    """The rates of an attacker's rollouts, with bootstrap intervals over prompts.
-
-    Args:
-        graphs: Rollouts, in any order.
-        threshold: A score at or above it is a success.
-        num_resamples: How often the prompts are resampled.
-        confidence: Probability inside an interval.
-        seed: Same seed, same intervals.
-    """
+    """The rates of an attacker's rollouts, with bootstrap intervals over prompts."""
     how: dict[str, Any] = {"num_resamples": num_resamples, "confidence": confidence, "seed": seed}
     prompts = by_prompt(graphs)
     paths = [

@@ -14,7 +14,6 @@ class Heartbeat:
     """How far a stage or a loop of it is.
 
     Args:
-        description: The name of the stage or the loop.
         total: Rounds until a loop is done; 0 where there are none.
     """
 

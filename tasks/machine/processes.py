@@ -24,7 +24,6 @@ def run_together(act: Callable[[], int], count: int) -> list[int]:
 
     Args:
         act: Returns an exit status; it is pickled.
-        count: The number of processes.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
     from torch.multiprocessing.spawn import ProcessException, start_processes

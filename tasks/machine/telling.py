@@ -25,7 +25,6 @@ def tell(line: str, *, level: str = INFO) -> None:
 
     Args:
         line: Fit to be shown: what quotes an attack is masked already.
-        level: INFO, WARNING or ERROR.
     """
     place = os.environ.get(VARIABLE)
     if not place:

@@ -70,7 +70,6 @@ def check_params(params: Params, *, is_kept: bool = False) -> None:
     """Checks that plug-ins, options, metric, device and named files can be used; loads no weights.
 
     Args:
-        params: The whole of params.yaml.
         is_kept: True to remember that they can, for the next one who asks.
 
     Raises:

@@ -24,11 +24,7 @@ class Key:
     """One key of params.yaml.
 
     Attributes:
-        name: Dotted.
-        value: In force, as JSON holds it.
-        default: Where the key is left out.
         meaning: What it does, and what may be written.
-        is_given: Whether params.yaml names it.
     """
 
     name: str
@@ -48,8 +44,6 @@ def keys_of(params: Params, record: Mapping[str, Any], section: str = "") -> lis
     """The keys below a section, in the order of the models; all of them without one.
 
     Args:
-        params: The values in force.
-        record: What params.yaml says.
         section: Dotted, such as ``training.kl``. What has no line of its own, such as an item of a
             list or a key below null, gives the nearest key or section that leads to it.
 

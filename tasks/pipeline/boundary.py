@@ -57,7 +57,6 @@ def run_stage(
     If several processes run the stage together, only the first prints the result.
 
     Args:
-        name: The stage's name, for the screen and the files.
         find: Imports the stage, inside the boundary that turns an exception into a line.
         show_trace: Shows stack traces and the output of libraries on the screen.
         is_child: True in the processes that ``_run_together`` starts.

@@ -15,8 +15,6 @@ def note_duration(stage: str, seconds: float, *, amount: float = 1.0) -> None:
     """Remembers how long a stage took, if there is room for it.
 
     Args:
-        stage: Its name.
-        seconds: Wall-clock time.
         amount: The amount of work, in any unit that the time is proportional to.
     """
     with suppress(DiskFullError):

@@ -123,8 +123,6 @@ def reproduce(stage: str, *, force: bool = False, patience_s: float = math.inf) 
     """The exit status, after the stage ran or DVC restored the results of an equal run.
 
     Args:
-        stage: A name in dvc.yaml.
-        force: Run it even if DVC finds it up to date.
         patience_s: How long to wait for another run that holds what the stage reads or writes.
     """
     failures.clear_failure(stage)

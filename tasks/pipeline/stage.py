@@ -68,15 +68,7 @@ class Stage:
     """What the pipeline knows about one stage.
 
     Attributes:
-        name: A noun.
         function: Takes what ``prepare`` gives and, by default, its own files.
-        params_class: Names every section that the stage reads.
-        params: The sections that DVC tracks.
-        deps: What is read.
-        outs: What is written, except for the figures below.
-        metrics: Figures of the result.
-        plots: Curves of the result.
-        receipts: Proofs of what was done outside of the folder.
         is_parallel: True when several processes can run it together.
         prepare: Builds what the function takes from its sections; None gives it the sections.
     """

@@ -42,7 +42,6 @@ def code_of(module: str, sections: tuple[str, ...]) -> tuple[str, ...]:
 
     Args:
         module: Holds the stage's function; one of another package has no code that is watched.
-        sections: The sections of params.yaml that decide its result.
     """
     graph = _graph()
     if module not in graph.modules:

@@ -34,7 +34,6 @@ class TrainingRun:
         key: Digest of parameters, inputs and code.
         updates_key: The same without what changes no update: the number of training steps, and
             what is written.
-        sections: The parameters as JSON.
         parent: The earlier attacker that it begins from, if there is one.
     """
 

@@ -37,11 +37,6 @@ _SHARED = """\
 def fill_workspace(folder: Path, text: str, params: Params) -> None:
     """Gives a folder the project's code and inputs of today; what stages made there stays.
 
-    Args:
-        folder: Inside of the project, which is the working folder.
-        text: The text of its params.yaml.
-        params: The same parameters.
-
     Raises:
         ConfigurationError: They name a file by a path that leads out of the project.
     """
@@ -79,8 +74,6 @@ def copy_project(root: Path, folder: Path, *, inputs: Iterable[Path] = ()) -> No
     """Fills a folder with what stages need.
 
     Args:
-        root: The project's folder.
-        folder: There, and empty.
         inputs: Files that params.yaml names; those outside of the project are not copied.
     """
     for name in COPIED:

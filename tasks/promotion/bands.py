@@ -40,12 +40,9 @@ class GateRule:
     """A rule of the gate as it stands in the report.
 
     Attributes:
-        name: The figure that it is about.
-        value: The candidate's.
         against: The untrained attacker's; in a duel the champion's.
         bound: What the value must be, in words.
         held: None where the figure was not measured.
-        way_out: What helps where it is broken.
     """
 
     name: str
@@ -70,8 +67,6 @@ def bands(
 
     Args:
         report: The figures of the evaluation: ``attacker`` and ``baseline``, the untrained one.
-        table: Its table of prompts.
-        rules: The bands.
 
     Raises:
         DataError: A figure is missing or is not a number.

@@ -45,12 +45,8 @@ class PromotionDecision:
     Attributes:
         promoted: True when the candidate is champion now.
         changed: False when nothing had to be moved.
-        reasons: Why, one clause per rule.
-        model_name: The registered model.
-        candidate_version: The version examined.
         champion_version: The champion after the decision, if there is one.
         previous_version: What ``rollback`` would return to, if there is one.
-        comparison: The duel's figures, where there was one.
     """
 
     promoted: bool
@@ -75,8 +71,6 @@ class Rollback:
     """The result of a rollback.
 
     Attributes:
-        model_name: The registered model.
-        champion_version: The version that is champion again.
         withdrawn_version: The champion before it; None if an interrupted change was completed.
         previous_version: What a further rollback would return to, if there is one.
     """
@@ -109,7 +103,6 @@ def promote_attacker(
         evaluate: Gives the record and the per-prompt table of the attacker in a folder;
             ``tasks.stages.evaluation.evaluate_checkpoint`` by default.
         draw: Gives the prompts of a duel; fresh ones by default.
-        client: The registry's client, instead of a new one.
 
     Raises:
         TrackingError: There is no candidate, or the registry did not answer.

@@ -23,7 +23,6 @@ def drift_between(
     Args:
         today: Success rate of each prompt, in [0, 1].
         registered: The same for the prompts at registration, which are different ones.
-        confidence: Probability that the interval holds 0 if nothing has changed.
 
     Raises:
         DataError: A sample is empty.

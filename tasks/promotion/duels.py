@@ -78,13 +78,8 @@ def judge(
     """The gate's verdict, and the comparison if it came to a duel.
 
     Args:
-        client: The client of tracker and registry.
-        candidate: A version.
         champion: A version; None while there is none, and then the registered evaluation of the
             untrained attacker takes its place.
-        params: The whole of params.yaml.
-        evaluate: Examines an attacker.
-        draw: The prompts of a duel.
 
     Raises:
         DataError: The candidate's examination is missing or lacks a figure.
@@ -162,13 +157,8 @@ def fight(
     """The comparison of candidate and champion on the duel's prompts, kept in the candidate's tags.
 
     Args:
-        client: The client of tracker and registry.
         duel: The duel of these two; one that was fought is not fought again.
-        candidate: A version.
-        champion: A version.
         params: ``evaluation`` and ``training_seed``, for the interval.
-        evaluate: Examines an attacker.
-        draw: The prompts of a duel.
     """
     if duel.outcome is not None:
         return duel.outcome

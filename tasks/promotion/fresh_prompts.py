@@ -24,10 +24,6 @@ def fresh_prompts(
     """Valid prompts that no attacker has met, as many as asked for, and how many were left out.
 
     Args:
-        params: The whole of params.yaml.
-        known: Fingerprints of the prompts that were met.
-        fresh_seed: The seed of the built-in prompts.
-        file: Takes the prompts from this file instead.
         folder: Where the prompts are written; its content is replaced.
 
     Raises:

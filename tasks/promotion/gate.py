@@ -28,13 +28,6 @@ class Comparison:
 
     Attributes:
         gain: Mean over prompts of candidate minus champion, in success rate.
-        low: Lower end of the gain's interval.
-        high: Upper end.
-        candidate: Success rate of the candidate.
-        champion: Success rate of what it would replace.
-        num_prompts: Prompts that both were examined on.
-        confidence: Probability inside the interval.
-        test: The paired test on which the gate decides.
         richness: Strategies of both, by block of prompts; None where hits are too few.
     """
 
@@ -77,7 +70,6 @@ class Verdict:
     Attributes:
         passed: True when every rule holds.
         reasons: The rules that are broken, or one sentence that says why it passed.
-        rules: Every rule that was tried, for the report.
     """
 
     passed: bool
@@ -90,9 +82,6 @@ class Stake:
     """The error that a decision may spend.
 
     Attributes:
-        level: One-sided error.
-        place: The duel's place within its horizon, from 1.
-        horizon: Number of duels that share the error.
         against_champion: Whether a far more diverse candidate may win too. It may not against the
             untrained attacker, whose probes are as diverse as can be.
     """
@@ -121,10 +110,6 @@ def compare(
     Args:
         candidate: One row per prompt: ``prompt_id``, the column and, to compare diversity, the
             strategies of its hits.
-        champion: The same prompts, in any order.
-        confidence: Probability inside the percentile interval of the bootstrap.
-        num_resamples: How often the prompts are drawn, with replacement.
-        seed: Same seed, same interval.
         column: The column that is compared, in [0, 1].
 
     Raises:

@@ -15,13 +15,7 @@ _IMAGINED = (1.0, -1.0)
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """A mean difference with its sampling error.
-
-    Attributes:
-        centre: The mean, shrunk by the imagined pairs.
-        error: Its standard error.
-        freedom: Degrees of freedom of the error.
-    """
+    """A mean difference with its sampling error."""
 
     centre: float
     error: float

@@ -39,12 +39,7 @@ class ExamRules(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Exam:
-    """The prompts of duels, and the one-sided errors at which they are decided.
-
-    Attributes:
-        params: The whole of params.yaml, or as much of it as is needed.
-        num_test: Valid prompts of the test split.
-    """
+    """The prompts of duels, and the one-sided errors at which they are decided."""
 
     params: ExamRules
     num_test: int

@@ -60,15 +60,11 @@ class Reevaluation:
     """How the champion does today.
 
     Attributes:
-        model_name: The registered model.
         version: The champion's; None while there is none, and then the rest is empty.
-        num_prompts: Fresh prompts that it was examined on.
         num_met: Prompts left out because an attacker of this registry has met them.
         success_rate: Attack success today: ``value``, ``low`` and ``high``.
         untrained: The same for the untrained attacker on the same prompts.
-        registered: The champion's when it was registered.
         drift: Today's minus the registered, with the interval of the difference.
-        run_id: The MLflow run that records it.
         categories: Both attackers by the category of the fresh prompts, as in an evaluation's
             report; empty where they have none.
     """
@@ -118,9 +114,6 @@ def reevaluate_champion(
     """The champion's attack success on fresh prompts, recorded as a separate MLflow run.
 
     Args:
-        params: The whole of params.yaml.
-        fresh_seed: The seed of the built-in prompts; same seed, same prompts, same run.
-        file: Takes the prompts from this file instead.
         folder: Where the prompts are written; its content is replaced.
 
     Raises:

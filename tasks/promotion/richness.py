@@ -21,13 +21,7 @@ MIN_HITS = 5
 
 @dataclass(frozen=True, slots=True)
 class Richness:
-    """Expected strategies among ``num_hits`` hits of each block.
-
-    Attributes:
-        candidate: One figure per block.
-        champion: The same of what it would replace.
-        num_hits: The number of hits to which both are rarefied.
-    """
+    """Expected strategies among ``num_hits`` hits of each block."""
 
     candidate: Sequence[float]
     champion: Sequence[float]

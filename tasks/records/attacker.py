@@ -16,10 +16,7 @@ class AttackerNote:
     Attributes:
         digest: The digest of its weights, and of which agent plays which turn.
         run_key: Digest of the training's parameters, inputs and code.
-        metric: The metric by which the best was chosen.
-        value: The attacker's metric, where it was evaluated.
         kept: Whether it is the best of those evaluated, or the last.
-        training_step: Training steps that it was trained for.
         system_precision: The precision in which it talked, as a trial chose it.
     """
 

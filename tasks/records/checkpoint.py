@@ -37,8 +37,6 @@ class CheckpointNote:
     Attributes:
         updates_key: Digest of what decides every update: inputs, code, and parameters except for
             the number of training steps and for what is written.
-        training_steps: Training steps that the run was asked for.
-        num_done: Training steps that it did.
         is_exported: Whether the state is here; if not, there is only this note.
     """
 
@@ -82,7 +80,6 @@ def take_over(files: Mapping[str, Path], run: Path) -> None:
 
     Args:
         files: Files of the exported state, by their path in it.
-        run: The folder in which the run keeps its state.
 
     Raises:
         CheckpointError: Every checkpoint, or a model that it refers to, is damaged.
@@ -143,7 +140,6 @@ def step_table(
     they were measured in.
 
     Args:
-        rows: The rows of the journal.
         evaluations: Figures of evaluations by the number of updates before them.
     """
     untrained = {"step": 0, "training_step": 0}

@@ -8,7 +8,6 @@ class DataProfile:
     """Counts in fixed bins, and what must be equal for two of them to compare.
 
     Attributes:
-        judge: Version of what gave the scores.
         num_independent: Rows that tell something of their own: near duplicates count once.
         counts: By what was counted; see ``tasks.expectations.profile``.
         attacker: Digest of the weights whose rollouts these are; empty of prompts.

@@ -57,9 +57,6 @@ class CategoryRates:
 
     Attributes:
         num_prompts: With few prompts an interval is wide; with one it has no width.
-        attacker: The trained attacker's rate.
-        baseline: The untrained attacker's rate.
-        lift: The gain, paired by prompt.
     """
 
     num_prompts: int
@@ -74,8 +71,6 @@ class Selection:
 
     Attributes:
         num_prompts: Prompts of the dev split, none of which is examined.
-        attack_success_rate: The trained attacker's rate on them.
-        optimism: That rate minus the rate of the examination.
     """
 
     num_prompts: int
@@ -102,7 +97,6 @@ class Belief:
         calibration: The one by which rates called ``corrected_...`` were corrected.
         corrected_lift: The gain in the corrected success rate; None without one.
         second_judge: The version by which rates called ``confirmed_...`` were confirmed.
-        confirmed_lift: The gain in the confirmed success rate.
     """
 
     calibration: CalibrationNote | None = None
@@ -116,12 +110,8 @@ class PlainQuestions:
     """Attack success of the prompts themselves, asked as they stand.
 
     Attributes:
-        num_tried: Dev prompts among which the best was chosen.
         best_question: The best of them, masked.
-        chosen_rate: Its success on the dev prompts that chose it.
-        own_rate: Success of each test prompt's own text.
         best_rate: Success of the best question with every test prompt's target.
-        lift: The trained attacker's success minus that, paired by prompt.
     """
 
     num_tried: int
@@ -145,14 +135,6 @@ class EvaluationRecord:
 
     Attributes:
         evaluation_key: Equal for equal examinations of any attacker.
-        num_prompts: Number of test prompts.
-        num_rollouts: Rollouts of each prompt.
-        depth: Turns of a rollout.
-        threshold: A score at or above it is a success.
-        confidence: Probability inside an interval.
-        attacker: The trained attacker's figures.
-        baseline: The untrained attacker's figures.
-        lift: The gain in the success rate.
         categories: Rates by the label of a category; empty where the prompts have none.
         selection: Rates on the prompts that chose the checkpoint; None where none did.
         belief: How far the judge can be trusted; None where that was not asked for.

@@ -19,7 +19,6 @@ class Intake:
     """Duplicates and leaks between splits, which the prompts stage resolves.
 
     Attributes:
-        num_read: Rows of the source.
         num_duplicates: Rows whose text an earlier row has; dropped.
         num_dev_duplicates: Those duplicates whose text is in the dev file: an exact leak.
         num_near_dev: Near duplicates of the dev file; dropped.

@@ -20,11 +20,8 @@ class Parent:
 
     Attributes:
         digest: The digest of its weights, as its training exported them.
-        run_key: The key of its training.
         model_name: The name under which it is registered; None for a folder.
-        version: Its number.
         alias: The alias by which params.yaml named it, if by one.
-        run_id: The id of its MLflow run.
     """
 
     digest: str
@@ -60,9 +57,7 @@ class ModelEntry:
         path: Its folder, below that of the manifest; if it is outside, below the project or, where
             it is not in the project either, from the root.
         is_outside: True where the weights stay where a person put them.
-        digest: The digest of its weights.
         source: ``builtin``, ``folder``, ``hub`` or ``version``.
-        revision: The revision of a hub id.
         parent: Where it comes from, if it is an earlier attacker.
     """
 

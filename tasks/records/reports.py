@@ -29,7 +29,6 @@ def read_record(path: Path, kind: type[Record], *, keys: Sequence[str] = ()) -> 
     """The record in a JSON report.
 
     Args:
-        path: The file.
         kind: A dataclass with its keys as fields; other keys of the file are ignored.
         keys: Further keys that it must have, as in ``read_report``.
 
@@ -52,7 +51,6 @@ def read_report(path: Path, *, keys: Sequence[str] = ()) -> dict[str, Any]:
     """The mapping in a JSON report.
 
     Args:
-        path: The file.
         keys: Keys that it must have; ``attacker.value`` is a key of an inner record.
 
     Raises:

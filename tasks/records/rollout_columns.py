@@ -56,13 +56,8 @@ class Column:
     """One column of the table.
 
     Attributes:
-        name: The column's name in the file.
-        kind: Arrow's name for the type of one value.
-        depth: How deep a value is nested in lists.
         to: The part of a turn and its field that are read from the column, if any.
         of: Takes the value from a graph and one of its nodes; None is the node's own field.
-        write: Turns the value into what the file holds.
-        read: Turns what the file holds into the value.
     """
 
     name: str

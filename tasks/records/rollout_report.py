@@ -9,15 +9,8 @@ class RolloutsRecord:
     """Figures of the rollouts; means are over the turns that did not fail and were judged.
 
     Attributes:
-        num_prompts: Trees, one for each run of a prompt.
-        num_turns: Turns in all trees.
-        score_mean: Mean score of a turn's replies.
         success_rate: Share of turns whose score is at least one half.
-        reward_mean: Mean reward, as the algorithm is given it.
         target_nll_mean: Nats per token of the probes, under the target.
-        scorer: The scorer's version.
-        system_precision: As in params.yaml, or as a trial chose it.
-        checks: Those of the rollout suite.
         num_unjudged: Replies that the judge could not judge: no success and no zero.
         target: Use of a remote target: calls, tokens, cost, seconds per call.
     """

@@ -34,11 +34,7 @@ class TrainingRecord:
     Attributes:
         run_key: Digest of its parameters, inputs and code.
         checkpoint_digest: The digest of the exported weights.
-        training_steps: Training steps done.
-        optimizer_steps: Updates done.
         engine: The plan by which the models were run, in one line.
-        training_precision: As in params.yaml.
-        system_precision: As a trial chose it.
         num_nonfinite: Updates skipped because the loss or a gradient was not finite.
         num_empty_experiences: Experiences without a step to learn from.
         stopped_because: The reason, in words.
@@ -82,9 +78,6 @@ class TrainingSummary:
     """How training went.
 
     Attributes:
-        training_steps: Training steps done.
-        optimizer_steps: Updates done.
-        metric: The metric by which training chooses.
         first: Its value before the first update; None if it was not evaluated then.
         value: The exported attacker's value; None if that one was not evaluated.
         kept: Whether the exported attacker is the best of those evaluated, or the last.

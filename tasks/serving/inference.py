@@ -99,7 +99,6 @@ class Speakers:
     """The models of a server by name, loaded when they are first asked for.
 
     Args:
-        folders: Gives the folder of every model that exists now.
         separator: Text between turns, for a model without a chat template.
     """
 

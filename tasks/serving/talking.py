@@ -26,11 +26,7 @@ class Wanted:
     """How choices are sampled.
 
     Attributes:
-        generation: Temperature, truncation and lengths.
-        count: Number of choices.
         seed: The same seed and text give the same choices; None draws a seed.
-        stop: Texts before which a choice ends.
-        top: Number of likeliest tokens to report at every position.
     """
 
     generation: "GenerationConfiguration"
@@ -46,10 +42,8 @@ class SampledText:
 
     Attributes:
         text: The text without special tokens.
-        tokens: The text of each token.
         logprobs: Log-probability of each token under the unmodified model, nats.
         top: The likeliest tokens at each position with their log-probabilities; () if not asked.
-        finish: Why it ended.
     """
 
     text: str

@@ -103,7 +103,6 @@ def make_app(title: str, *, token: str | None) -> FastAPI:
     A body may have ``MOST_JSON`` bytes, or what ``state.longer`` has for its path.
 
     Args:
-        title: The application's title.
         token: Every request must have it as ``Authorization: Bearer``; None requires none.
     """
     app = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None)
@@ -130,7 +129,6 @@ class ArrivalLimits:
     """Refuses a body that is too long, or of which no part arrives for a while.
 
     Args:
-        app: The application.
         most: Bytes of a body.
         longer: Bytes of a body by path, where they may be more.
         idle_s: Seconds from one part of a body to the next.

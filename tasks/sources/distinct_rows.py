@@ -78,7 +78,6 @@ class DistinctRows:
     Attributes:
         ids: Prompt ids as numbers, one per row of the spool.
         told: A digest of each row's metadata.
-        known: The place of an id in the spool.
         num_dev: Rows at the head of the spool that came from a dev file.
     """
 

@@ -45,7 +45,6 @@ class FileRow:
 
     Attributes:
         text: The prompt; None if the row has no text.
-        metadata: The values kept from its other columns.
         place: Where a person finds the row in the file, such as ``line 3``.
     """
 
@@ -58,7 +57,6 @@ def read_rows(path: Path, columns: Columns) -> Iterator[FileRow]:
     """The prompts of one file in order.
 
     Args:
-        path: The suffix chooses the reader.
         columns: Which column holds the prompt, and which others are kept; a row of plain text has
             none.
 

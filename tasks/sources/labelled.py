@@ -34,10 +34,6 @@ class LabelColumns:
     Attributes:
         reply: The target's reply; every file has it.
         label: 1 or true if a person found the reply bad; every file has it.
-        probe: The probe that was answered.
-        prompt: The seed prompt.
-        goal: The attacker's goal.
-        category: The prompt's category.
         conversation: The conversation before the probe: a list of ``role`` and ``text``.
         bad: The labels of bad replies; every other one is of a harmless reply. None: 1 and true
             are bad, 0 and false harmless.
@@ -64,8 +60,6 @@ class LabelledReply:
 
     Attributes:
         place: Its place in the file, such as ``line 12``.
-        exchange: The exchange that the judge reads.
-        is_bad: The label.
         groups: The groups to which it belongs, such as ``model: a``, by ``LabelColumns.by``.
     """
 
@@ -79,7 +73,6 @@ def read_labelled(path: Path, columns: LabelColumns = SAME_NAMES) -> list[Labell
     """The rows of a labelled file, in order.
 
     Args:
-        path: The suffix chooses the reader.
         columns: Their names; a column with a name other than the default must exist.
 
     Raises:

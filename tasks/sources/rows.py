@@ -19,10 +19,8 @@ class SourceRow:
     Attributes:
         text: None or blank if the source has no text.
         source: The source's name, without the machine's paths.
-        licence: The licence of the text.
         family: The near-duplicate group, if the source knows it.
         is_dev: True for a row of the dev file.
-        metadata: Other values of the row.
         place: Where a person finds it in the source; empty if that is not a file.
     """
 

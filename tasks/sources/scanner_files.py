@@ -12,12 +12,7 @@ def results_in(record: Any) -> Any:
 
 
 def plain_row(row: Mapping[str, Any], text: str) -> Mapping[str, Any]:
-    """A hit or result as a row with the prompt as text, its goal and category; others as they are.
-
-    Args:
-        row: A row of a file.
-        text: The name of the column of the prompt.
-    """
+    """A hit or result as a row: prompt as text, goal and category; others as they are."""
     prompt = row.get("prompt")
     if not isinstance(prompt, Mapping):
         return row

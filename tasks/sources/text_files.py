@@ -84,7 +84,6 @@ def csv_rows(path: Path, wanted: Collection[str]) -> Iterator[tuple[int, list[st
     """The header and the rows of a table, each with its line.
 
     Args:
-        path: The file.
         wanted: Columns, of which the header that the right delimiter gives has one.
 
     Raises:

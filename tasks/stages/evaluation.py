@@ -120,10 +120,6 @@ def evaluate_checkpoint(
 
     Args:
         weights: A Hugging Face folder; None is the untrained attacker.
-        params: The whole of params.yaml.
-        prompts: Other prompts than the test prompts, for example fresh ones.
-        base: The folder that the models stage wrote.
-        valid: The folder that the validation stage wrote.
     """
     import pandas as pd
 

@@ -47,11 +47,7 @@ def log_figures(
     """Records the finite figures that the run does not have at this step yet.
 
     Args:
-        client: The tracker's client.
-        run_id: The run.
         figures: Figures by name; those that are not finite are left out.
-        step: Optimiser steps done.
-        model_id: The logged model that they describe.
     """
     from mlflow.entities import Metric
 

@@ -49,7 +49,6 @@ def runs_page(experiment_id: str, *, server: str = "") -> str:
     """The address of an experiment's runs.
 
     Args:
-        experiment_id: The experiment's id.
         server: Such as ``http://127.0.0.1:5000``; without it the address is relative.
     """
     view = f"workflowType=machine_learning&viewStateShareKey={_VIEW}"
@@ -60,10 +59,7 @@ def run_page(experiment_id: str, run_id: str, *, artifact: str = "", server: str
     """The address of a run, or of a file that it keeps.
 
     Args:
-        experiment_id: The id of its experiment.
-        run_id: The run's id.
         artifact: Path of the file; empty for the run itself.
-        server: As in ``runs_page``.
     """
     place = f"/artifacts/{artifact}" if artifact else ""
     return f"{server}/#/experiments/{experiment_id}/runs/{run_id}{place}"

@@ -137,7 +137,6 @@ def open_run(
 
     Args:
         run_key: Digest of everything that decides the run's result.
-        experiment: Name of the MLflow experiment.
         params: Sections by name; recorded flat, as ``training.algorithm.name``.
         tags: Recorded beside commit, package versions and DVC's digests.
     """
@@ -161,9 +160,7 @@ def sync_steps(
     """The number of metrics that the run lacked and that were added from ``rows``.
 
     Args:
-        run_id: An MLflow run.
         rows: Each has a ``step`` and metrics ``area/name``; only finite numbers are used.
-        client: The client to use, instead of a new one.
     """
     client = client or connect()
     log = RunLog(client, run_id, sent=_sent(client, client.get_run(run_id)))

@@ -71,7 +71,6 @@ def told_address(uri: str, root: Path | None = None) -> str:
     """The store's address for a report: no password, and no absolute path inside the project.
 
     Args:
-        uri: An absolute address.
         root: The project's folder; the working folder's project by default.
     """
     database, home = sqlite_file(uri), project_root(root)

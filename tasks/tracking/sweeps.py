@@ -79,11 +79,6 @@ def adopt(
     nested unless it belongs to another sweep.
 
     Args:
-        training: The record that names the run.
-        evaluation: The record whose figures are logged.
-        params: The point's parameters.
-        steps: The table of its updates.
-        name: The point's name for people.
         parent: The sweep's run; None if the tracker is unreachable.
     """
     if parent is None:

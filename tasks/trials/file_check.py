@@ -79,13 +79,8 @@ class FileCheck:
     """How the first two stages would handle a file.
 
     Attributes:
-        path: The file.
-        num_rows: Rows read.
-        splits: Number of usable prompts by split.
         findings: Problems in the order of the file.
         gate: Why the pipeline would stop; empty if it would not.
-        warnings: Checks that a person should look at.
-        exam: The duels that the usable prompts allow.
     """
 
     path: Path
@@ -132,7 +127,6 @@ def check_file(params: Params, path: Path, dev_path: Path | None = None) -> File
 
     Args:
         params: The two files replace its ``prompts.path`` and ``dev_path``.
-        path: The file of prompts.
         dev_path: The file of dev prompts, if they have their own.
 
     Raises:

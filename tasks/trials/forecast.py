@@ -17,10 +17,7 @@ class Amount:
     """What conversations cost.
 
     Attributes:
-        calls: Replies that the target is asked for.
         tokens_in: Tokens that the target reads for them, its whole context for each reply.
-        tokens_out: Tokens that it writes.
-        seconds: Wall-clock time.
     """
 
     calls: float = 0.0
@@ -50,14 +47,8 @@ class TrialMeasurements:
     """What a trial measured.
 
     Attributes:
-        rolled: The cost of one run of a training prompt.
-        examined: The cost of one prompt of an evaluation.
-        num_steps: Steps to learn from in one training step.
         gradient_s: Seconds of one batch, forward and backward.
         rolls_out: False for a trainer that does not learn from rollouts.
-        num_train: Number of training prompts.
-        num_dev: Number of dev prompts.
-        num_test: Number of test prompts.
     """
 
     rolled: Amount

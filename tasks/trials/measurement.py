@@ -48,9 +48,6 @@ def amount_of(
     """The average cost of the conversations of one prompt.
 
     Args:
-        system: The System that talked.
-        graphs: The conversations.
-        seconds: The time of all of them.
         num_prompts: The number of prompts they belong to; by default one each.
     """
     calls = tokens_in = tokens_out = 0

@@ -37,9 +37,6 @@ class Outcome:
 
     Attributes:
         rate: The learning rate; 0 for the untrained attacker.
-        nats: Movement, per probe.
-        reward: Mean reward of new probes.
-        score: Mean score of the replies to them.
         target_nll: NLL of new probes under the target, nats per token.
     """
 
@@ -91,8 +88,6 @@ def run_rate_range(
     """Tries each rate, prints a table and the suggestion, and returns that.
 
     Args:
-        params: The whole of params.yaml.
-        rates: The rates to try.
         target: Allowed movement in nats; None for that of params.yaml, or 4.
         as_json: True prints one JSON object instead.
 

@@ -43,8 +43,6 @@ class Findings:
     """The findings of a trial.
 
     Attributes:
-        trial: The batch.
-        parts: The cost of each part of a whole run.
         samples: A table of the turns that scored highest, as lines.
         price: The price of a million of the target's tokens; None if unknown.
     """
@@ -121,7 +119,6 @@ def run_trial(params: Params, *, price: float | None, is_revealed: bool, as_json
     """Tries one batch and prints the findings.
 
     Args:
-        params: The whole of params.yaml.
         price: The price of a million of the target's tokens, read or written.
         is_revealed: True shows the samples unmasked.
         as_json: True prints one JSON object.

@@ -30,7 +30,6 @@ def replies_by_stage(
     """Replies that each stage asks the target for; an upper bound, since a training may stop early.
 
     Args:
-        params: The run's parameters.
         rollouts: The stage's last report, which says how many turns a tree of a sampler without
             tree_width has; without it such a tree counts as one turn.
         validation: The stage's last report, which says how many prompts there are; without it the

@@ -34,10 +34,8 @@ def backed_up_rewards(
     in full whatever the number of leaves below it.
 
     Args:
-        rewards: Of each turn by itself.
         parents: Index of the turn before, -1 for a first turn.
         discount: Of the next turn, in [0, 1].
-        how: See ``Backup``.
         horizon: Turns that count, the own one included; None is all. On a single path these are
             ``n_step_returns``.
 

@@ -41,7 +41,6 @@ def kl_estimates(
     Args:
         logprobs: Of the attacker, in nats.
         reference_logprobs: Of the reference, in nats; its gradient is cut.
-        estimator: See above.
 
     Raises:
         ConfigurationError: An unknown estimator.

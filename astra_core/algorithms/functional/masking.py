@@ -44,7 +44,6 @@ def masked_variance(
     """Variance of the kept values around their own mean; 0 where ``ddof`` or fewer are kept.
 
     Args:
-        values: Any shape.
         mask: True where a value counts.
         ddof: Subtracted from the number of values: 0 is the population variance, 1 Bessel's.
     """

@@ -32,7 +32,6 @@ def off_policy_weights(
     Args:
         log_ratios: Proximal over behaviour policy, nats.
         mask: True at the tokens that are trained; others have weight 1, or count in no sequence.
-        level: Of what a ratio is taken.
         cap: Bounds the variance, at the cost of a bias towards the policy that sampled.
 
     Raises:

@@ -116,8 +116,6 @@ def ipo_losses(
     change from one to the other.
 
     Args:
-        chosen: Log-ratios of the better probes.
-        rejected: Log-ratios of their siblings.
         beta: Half the inverse of the wanted margin in nats; positive.
 
     Returns:
@@ -142,9 +140,6 @@ def balance_losses(
     ``exp(reward / temperature)``, normalised. The order within a pair is of no matter.
 
     Args:
-        chosen: Log-ratios of one side.
-        rejected: Log-ratios of their siblings.
-        gaps: Reward of the first minus that of the second.
         temperature: Reward units per nat; positive.
 
     Returns:
@@ -171,8 +166,6 @@ def hinge_losses(
     """How far the scaled margin falls short of one: ``max(0, 1 - beta h)``.
 
     Args:
-        chosen: Log-ratios of the better probes.
-        rejected: Log-ratios of their siblings.
         beta: Inverse of the wanted margin in nats; positive.
 
     Source:
@@ -187,8 +180,6 @@ class PreferenceMetrics:
 
     Attributes:
         chosen_rewards: Implicit reward ``beta * log-ratio`` of the better probe.
-        rejected_rewards: The same of its sibling.
-        margins: Their difference.
         accuracies: 1 where the margin is positive, else 0; a tie is not a success.
     """
 

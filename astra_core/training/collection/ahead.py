@@ -27,14 +27,7 @@ from astra_core.training.distribution.distributed import World
 
 @dataclass(slots=True)
 class _Begun:
-    """An experience that is being collected, or has been.
-
-    Attributes:
-        version: Training steps of its policy.
-        prompts: The prompts that this process rolls out.
-        rolled: The pending results of workers.
-        graphs: The graphs of all processes, once they are there.
-    """
+    """An experience that is being collected, or has been."""
 
     version: int
     prompts: Sequence[Prompt] = ()
@@ -44,12 +37,6 @@ class _Begun:
 
 class Ahead:
     """What a Harness has begun to collect.
-
-    Args:
-        sampler: The sampler.
-        max_versions: How many versions ahead.
-        num_episodes: Prompts of one experience.
-        world: The processes that share them.
 
     Attributes:
         num_dropped: Experiences that were collected and not learned from, because the loop

@@ -29,8 +29,6 @@ def correct(
     """The graphs with each probe's present log-probabilities and weights, and figures on them.
 
     Args:
-        graphs: Graphs that an older policy sampled.
-        system: The System whose attacker learns.
         config: The correction, other than ``none``.
     """
     nodes = [node for graph in graphs for node in graph.nodes() if is_readable(node)]

@@ -27,13 +27,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The processes of a run; a single process needs no communication.
-
-    Attributes:
-        rank: The number of this process, from 0.
-        size: Number of processes.
-        timeout_s: How long one process waits for another.
-    """
+    """The processes of a run; a single process needs no communication."""
 
     rank: int = 0
     size: int = 1
@@ -42,10 +36,6 @@ class World:
     @classmethod
     def join(cls, *, device: torch.device | str = "cpu", timeout_s: float = TIMEOUT_S) -> Self:
         """The world that torchrun's environment describes; a single process without one.
-
-        Args:
-            device: Where this process has its models.
-            timeout_s: How long one waits for another.
 
         Raises:
             ConfigurationError: The environment describes no group of processes.

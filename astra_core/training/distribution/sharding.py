@@ -30,10 +30,6 @@ class Shards:
 
     Args:
         attacker: The model that rolls out, which is kept equal to the copy.
-        world: The processes, more than one.
-
-    Attributes:
-        model: The copy, which is trained.
     """
 
     def __init__(self, attacker: LanguageModel, *, world: World) -> None:

@@ -108,9 +108,7 @@ def check_resumable(
     """The fields that differ, if all of them may.
 
     Args:
-        record: The checkpoint's record.
         own: ``config``, ``algorithm``, ``version`` and more of the run that wants to resume.
-        subject: The checkpoint's name in an error.
         held: Fields that may not differ in this run, although they may in others.
 
     Raises:
@@ -147,12 +145,6 @@ def as_begun(
 
     A new run takes the faster one, the same in every process; a new trial in a resumed run could
     decide differently.
-
-    Args:
-        config: The configuration of the run.
-        model: The model that is trained.
-        store: The run's own checkpoints.
-        world: The processes that train together.
 
     Raises:
         CheckpointError: ``config.checkpoint.resume`` names something that cannot be resumed.

@@ -142,7 +142,6 @@ class AgentsState:
     """The state of all agents but the first in a checkpoint; nothing for one attacker.
 
     Args:
-        system: The System whose agents learn.
         learners: Their learners; the first one's state is the checkpoint's own.
     """
 
@@ -283,10 +282,6 @@ _KIND, _VALUE = "$kind", "$value"
 
 def as_json(value: Any, *, subject: str) -> Any:
     """The value as JSON; tuples become lists.
-
-    Args:
-        value: Numbers, texts, lists and mappings.
-        subject: The owner's name in an error.
 
     Raises:
         CheckpointError: Something in it is not a plain value.

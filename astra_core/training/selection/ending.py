@@ -14,10 +14,8 @@ class Ending:
 
     Args:
         rules: ``training.early_stopping``.
-        world: The processes that train together.
 
     Attributes:
-        stopping: The rules, and what they have seen.
         unpaid: Why the target's budget refused calls, in words; empty otherwise.
     """
 

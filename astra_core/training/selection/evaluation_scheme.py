@@ -91,13 +91,7 @@ def check_evaluations(
 def check_schedule(
     config: TrainingConfiguration, trainer: type[Any], *, is_evaluated: bool = True
 ) -> None:
-    """Raises ConfigurationError unless a schedule that follows a figure has evaluations to follow.
-
-    Args:
-        config: The configuration of the run.
-        trainer: The class that evaluates.
-        is_evaluated: Whether there is an evaluator.
-    """
+    """Raises ConfigurationError unless a schedule that follows a figure has evaluations."""
     metric = followed_figure(build("schedule", config.schedule))
     if metric is None:
         return

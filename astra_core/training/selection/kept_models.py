@@ -13,8 +13,6 @@ class KeptModels:
     """Saves the attacker when it is the best, and loads the best one again.
 
     Args:
-        best: The best evaluation so far.
-        state: Writes and reads models.
         store: Where they are; without one nothing is kept.
         world: The processes that train together; the first one writes.
     """

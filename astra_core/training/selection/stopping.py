@@ -16,13 +16,9 @@ class Best:
     """The best evaluation so far by one metric, and among equals by the mean score.
 
     Attributes:
-        metric: The metric that is compared.
         value: The best value; NaN before the first evaluation.
         score_mean: Its mean score; NaN if it has none.
-        training_step: The training step after which it was made.
         model: Name of the saved model that was evaluated; empty if there is none.
-        num_since: Evaluations since the value was reached.
-        before: The same before the last evaluation.
         num_processes: Processes that shared the best evaluation; their number affects rounding.
     """
 

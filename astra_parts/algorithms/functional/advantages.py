@@ -31,7 +31,6 @@ def gae(
 
     Args:
         rewards: Per step, in reward units.
-        values: Predicted at each step.
         next_values: Predicted after it, before a reset; ignored where ``terminated``.
         done: The step is the last of its episode, for whichever reason.
         terminated: The step ended its episode for good; implies ``done``.
@@ -79,7 +78,6 @@ def token_gae(
 
     Args:
         rewards: Per token, in reward units.
-        values: Predicted at each token.
         mask: True at the tokens the attacker chose.
         discount: Of the next token's value, in [0, 1].
         decay: Lambda, in [0, 1].

@@ -65,7 +65,6 @@ def aggregate(
             stands at masked positions is ignored, be it nan.
         mask: True at the tokens that count. A row without any is left out everywhere, also from the
             number of sequences.
-        mode: See ``Aggregation``.
         max_length: Tokens a probe may have at most; ``constant_length`` needs it.
 
     Raises:
@@ -102,7 +101,6 @@ def aggregation_weight(
 
     Args:
         mask: True at the tokens that count.
-        mode: See ``Aggregation``.
         max_length: Tokens a probe may have at most; ``constant_length`` needs it.
 
     Raises:

@@ -62,8 +62,6 @@ def ast_rewards(
             own toxicity.
         response_scores: Of the response alone, in [0, 1].
         likelihood_weight: ASTRA-RL 0.025, on ``sequence_probability``.
-        joint_weight: ASTRA-RL 0.1.
-        response_weight: ASTRA-RL 0.1.
 
     Source:
         Hardy et al., ASTPrompter, arXiv:2407.09447.

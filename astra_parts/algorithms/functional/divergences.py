@@ -29,7 +29,6 @@ def divergence_scores(
 
     Args:
         log_ratios: Attacker over reference, in nats, one per sequence.
-        divergence: See ``Divergence``.
         alpha: Of ``alpha`` alone, in (0, 1).
 
     Returns:

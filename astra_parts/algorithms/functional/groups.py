@@ -34,7 +34,6 @@ def group_advantages(
     to the spread.
 
     Args:
-        rewards: Score minus penalties, one per finished rollout.
         groups: Any integers, equal for rollouts of one prompt. None: the last axis is the group.
         scale: ``group`` divides by the spread of each group. ``batch`` divides by that of all
             rewards given, centres included, so that a group that hardly differs is not blown up.
@@ -112,7 +111,6 @@ def leave_one_out(
     """Rewards minus the mean of the *other* rollouts of their group; unbiased, since independent.
 
     Args:
-        rewards: Score minus penalties, one per finished rollout.
         groups: Any integers, equal for rollouts of one prompt. None: the last axis is the group.
 
     Returns:
@@ -143,9 +141,7 @@ def running_mean(rewards: Float[Tensor, " B"], *, mean: float, num_seen: int) ->
     depend on the batch, then update.
 
     Args:
-        rewards: The new ones.
         mean: Of the rewards seen before; anything when there were none.
-        num_seen: How many these were.
     """
     require_finite(rewards=rewards)
     total = num_seen + rewards.numel()
@@ -160,7 +156,6 @@ def clipped_rewards(rewards: Float[Tensor, " N"], *, limit: float) -> Float[Tens
     """Rewards held within ``-limit`` and ``limit``, so that no single one decides an update.
 
     Args:
-        rewards: Of each turn by itself, before any penalty.
         limit: In reward units; positive.
 
     Raises:

@@ -33,7 +33,6 @@ def top_k_selection(rewards: Float[Tensor, " N"], *, k: int) -> Bool[Tensor, " N
 
     Args:
         rewards: One per rollout, summed over its turns.
-        k: How many to keep.
 
     Raises:
         ConfigurationError: ``k`` is negative.

@@ -66,7 +66,6 @@ def adaptive_coefficient(
             target.
         target: Wanted KL in nats; positive.
         horizon: Samples over which a KL 20 % or more off would move the coefficient by 20 %.
-        num_samples: Seen since the last update.
 
     Returns:
         The next coefficient; never changes sign while ``num_samples`` is below ``5 * horizon``.
@@ -89,7 +88,6 @@ def stepped_coefficient(
     """KL coefficient times or over ``factor`` when the KL leaves a band around its target.
 
     Args:
-        coefficient: The present one.
         kl: Measured since the last update, in nats.
         target: Middle of the band, in nats; positive.
         tolerance: The band is ``target / tolerance`` to ``target * tolerance``; at least 1.

@@ -40,7 +40,6 @@ def clipped_surrogate(
 
     Args:
         log_ratios: Attacker over sampling policy, in nats, per token or per sequence.
-        advantages: Per token, or one column for the whole sequence.
         clip_low: How far the ratio may fall for a bad token, in (0, 1).
         clip_high: How far it may rise for a good one; above ``clip_low`` in DAPO ("clip higher").
         dual_clip: Bounds the objective of a bad token from below by ``dual_clip * A``, for ratios
@@ -71,9 +70,6 @@ def is_clipped(
 
     Args:
         log_ratios: Attacker over sampling policy, in nats.
-        advantages: Per token, or one column for the whole sequence.
-        clip_low: As in ``clipped_surrogate``.
-        clip_high: As in ``clipped_surrogate``.
     """
     _check_clips(clip_low, clip_high, None)
     require_column_or_same(log_ratios=log_ratios, advantages=advantages)
@@ -90,8 +86,6 @@ def is_dual_clipped(
 
     Args:
         log_ratios: Attacker over sampling policy, in nats.
-        advantages: Per token, or one column for the whole sequence.
-        dual_clip: As in ``clipped_surrogate``.
 
     Raises:
         ConfigurationError: ``dual_clip`` is not above 1.
@@ -127,7 +121,6 @@ def truncated_surrogate(
     Args:
         logprobs: Of the attacker, in nats; only these carry the gradient.
         log_ratios: Attacker over sampling policy, in nats, per token or per sequence.
-        advantages: Per token, or one column for the whole sequence.
         max_ratio: Largest weight, absolute and not a distance from 1; positive.
 
     Raises:
@@ -155,7 +148,6 @@ def value_losses(
 
     Args:
         values: Predicted now; the gradient flows through these.
-        old_values: Predicted when the rollout was collected.
         returns: What to predict, in reward units.
         clip: How far a prediction may move from the old one before it stops being rewarded for it,
             in reward units; None for the plain squared error.

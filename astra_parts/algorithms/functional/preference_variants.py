@@ -36,8 +36,6 @@ def exo_losses(
     ``s = 1 - e`` and seeks that mode, where ``cdpo_losses``, the forward KL, covers both.
 
     Args:
-        chosen: Log-ratios of the better probes.
-        rejected: Log-ratios of their siblings.
         beta: Strength of the pull to the reference; positive.
         label_smoothing: Probability of a flipped pair, in (0, 0.5).
 
@@ -68,8 +66,6 @@ def discopop_losses(
     the exponential loss. Not convex.
 
     Args:
-        chosen: Log-ratios of the better probes.
-        rejected: Log-ratios of their siblings.
         beta: Strength of the pull to the reference; positive.
         temperature: Over how much of ``beta h`` one passes into the other; in (0, 1).
 
@@ -124,8 +120,6 @@ def sppo_losses(
     The hard form, in which a winner wins with certainty.
 
     Args:
-        chosen: Log-ratios of the better probes.
-        rejected: Log-ratios of their siblings.
         beta: Half the inverse of where each is to go, in nats; positive.
 
     Returns:

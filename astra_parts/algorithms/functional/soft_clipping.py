@@ -23,7 +23,6 @@ def soft_surrogate(
 
     Args:
         log_ratios: Attacker over sampling policy, in nats, per token.
-        advantages: Per token, or one column for the whole sequence.
         temperature_good: ``t`` where the advantage is positive; a larger one closes sooner.
         temperature_bad: ``t`` elsewhere; larger, since raising all other tokens is less stable.
 

@@ -32,7 +32,6 @@ def tree_gae(
     Args:
         turn_rewards: Of each turn, in reward units.
         token_rewards: Of each token besides, such as minus its KL penalty.
-        values: Predicted before each token.
         mask: True at the tokens the attacker chose. A turn without any passes on its worth.
         parents: Index of the turn before, -1 for a first turn.
         final_values: Predicted after each turn; read where none follows. 0 for a conversation that

@@ -12,12 +12,7 @@ from astra_parts.testing.contracts.common import class_of, options_of, promise
 
 @dataclass(frozen=True)
 class ScaledNumbers(Work):
-    """Work that multiplies numbers by the present weight; a negative number is refused.
-
-    Attributes:
-        folder: Gets a file each time that the work is prepared.
-        key: The name of the work.
-    """
+    """Work that multiplies numbers by the present weight; a negative number is refused."""
 
     folder: Path
     key: str = "scaled"

@@ -30,7 +30,6 @@ def check_optimizer(plugin: str | type[OptimizerPlugin], **options: Any) -> None
 
     Args:
         plugin: A built-in name, an import path or a file's, or the class.
-        options: Its options, as in params.yaml.
     """
     chosen: OptimizerPlugin = built("optimizer", plugin, options)
     promise(hasattr(chosen.options, "weight_decay"), "its Options have a weight_decay")

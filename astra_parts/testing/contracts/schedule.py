@@ -31,8 +31,6 @@ def check_schedule(
 
     Args:
         plugin: A built-in name, an import path or a file's, or the class.
-        warmup_steps: As in params.yaml.
-        options: Its options, as in params.yaml.
     """
     chosen: SchedulePlugin = built("schedule", plugin, options)
     optimizer, schedule = _made(chosen, warmup_steps)

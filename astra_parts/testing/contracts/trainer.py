@@ -55,7 +55,6 @@ def check_trainer(
     Args:
         plugin: A built-in name, an import path or a file's, or the class.
         algorithm: The built-in algorithm whose loss it minimises, with default options.
-        options: Its options, as in params.yaml.
     """
     found = class_of("trainer", plugin)
     options_of("trainer", found, options)

@@ -26,7 +26,6 @@ class JobService:
     """The models that jobs may begin from, and how they learn.
 
     Attributes:
-        store: Files and jobs.
         bases: The folder of each model that a job may begin from, beside those of other jobs.
         training: The section ``training``, for what a request does not set.
         system: The section ``system``: separator and lengths.

@@ -28,10 +28,7 @@ class ExampleSampler(Sampler):
     """A sampler that gives examples of a file instead of rolling out.
 
     Args:
-        system: The System whose attacker learns.
         examples: The examples in the order of the file.
-        seed: The seed of the order in which they are given.
-        num_passes: How often each example is given.
 
     Raises:
         FileError: An answer is longer than what the model can read.

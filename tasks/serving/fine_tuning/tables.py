@@ -65,8 +65,6 @@ class Job:
     """A job in the database.
 
     Attributes:
-        request: The body of the request that created it.
-        settings: How it is trained, decided when it was created.
         starts: How often a worker has begun or resumed it since its last step.
     """
 

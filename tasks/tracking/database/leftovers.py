@@ -48,7 +48,6 @@ def leftovers(model_name: str, *, min_days: float) -> list[Leftover]:
     """The folders that can be removed, the oldest first; removes nothing.
 
     Args:
-        model_name: The registered model whose versions are checked.
         min_days: A folder that was written less than this ago is kept.
 
     Raises:

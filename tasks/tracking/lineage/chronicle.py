@@ -24,17 +24,10 @@ class VersionSummary:
     """One version in a line.
 
     Attributes:
-        version: Its number.
-        aliases: Its present aliases.
         created: When it was registered, UTC, ISO 8601.
-        algorithm: The algorithm that trained it.
-        seed: The seed of its training.
         attack_success_rate: With its interval, as registered; None if it was not recorded.
-        lift: The gain over the untrained attacker.
         decision: ``promoted``, ``refused`` or empty before there is one.
-        reasons: The reasons of the decision.
         parent: The version from which its training began; empty for none.
-        run_id: The id of its MLflow run.
     """
 
     version: str
@@ -60,7 +53,6 @@ class DataUsed:
 
     Attributes:
         part: Its role, such as ``prompts``.
-        path: Its path in the project.
         digest: The digest of its bytes.
         dvc_md5: DVC's digest of it; empty if it had none.
         num_rows: Rows of its tables; None if it has no table.
@@ -78,14 +70,9 @@ class Lineage:
     """Everything that a version was made from.
 
     Attributes:
-        summary: The version itself.
-        checkpoint_digest: The digest of its weights.
         target_digest: The digest of the target that it was trained and evaluated against.
-        run_key: The key of its training.
-        scorer: The judge.
         data: The data that it learned from and was examined on.
         code: Commit, whether it was dirty, and package versions, by tag.
-        parents: The versions from which its training began, nearest first.
     """
 
     summary: VersionSummary

@@ -49,8 +49,6 @@ def log_inputs(client: "MlflowClient", run_id: str, datasets: Mapping[str, Path]
     yet name the inputs of the stage that is running.
 
     Args:
-        client: The tracker's client.
-        run_id: The run that used the data.
         datasets: Files or folders by their role, such as ``prompts``.
     """
     from mlflow.entities import Dataset, DatasetInput, InputTag

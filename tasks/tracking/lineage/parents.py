@@ -35,8 +35,6 @@ def copy_version(name: str, wanted: str, folder: Path) -> Parent:
     """Copies the attacker of a version into ``folder``; an alias is resolved once, here.
 
     Args:
-        name: Of the registered model.
-        wanted: A number or an alias.
         folder: The place for its Hugging Face folder; an existing one is of the same version.
 
     Raises:

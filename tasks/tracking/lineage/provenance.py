@@ -31,11 +31,7 @@ _CODE = ("*.py", "*.yaml", "*.yml", "*.toml", "*.lock", "*.sh", "Makefile", "req
 
 
 def provenance(folder: Path = Path()) -> dict[str, str]:
-    """Tags that say which code, packages and DVC stage a run belongs to.
-
-    Args:
-        folder: A folder inside the git repository, if there is one.
-    """
+    """Tags that say which code, packages and DVC stage a run belongs to."""
     changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
     commit = _git(folder, "rev-parse", "HEAD")
     tags = {
@@ -79,7 +75,6 @@ def code_changes(folder: Path = Path(), *, limit: int = 100_000) -> str:
     For other files, which may hold prompts or replies, it has only names and counts of lines.
 
     Args:
-        folder: Anywhere inside the git repository, if there is one.
         limit: Most characters; a longer patch is cut and ends with a line that says so.
     """
     told = _git(folder, "diff", "HEAD", "--stat") or ""

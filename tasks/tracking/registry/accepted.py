@@ -27,7 +27,6 @@ class AcceptedData:
     """The profiles of a version's data.
 
     Attributes:
-        version: Whose data they were.
         profiles: By subject; a version registered before there were profiles has none.
     """
 

@@ -48,11 +48,7 @@ def model_card(
     """The card in Markdown.
 
     Args:
-        evaluation: The record in reports/evaluation.json.
         target: Digest of the target's weights.
-        scorer: Name of the scorer.
-        algorithm: Name of the algorithm.
-        seed: The seed of its training.
         digest: The digest of the checkpoint's weights.
         target_name: The name of a target without weights here.
         parent: The earlier attacker from which training began; the card calls it untrained.

@@ -29,15 +29,9 @@ class Evidence:
     """Everything that is recorded about one attacker, read from files and checked.
 
     Attributes:
-        params: Every section of params.yaml.
-        package: The checkpoint to serve.
-        evaluation: The record in reports/evaluation.json.
-        training: The record in reports/training.json.
         target_digest: The digest of the target, or of its weights if it has some.
-        steps: A row per optimiser step.
         table: A row per prompt and role.
         files: Files that are kept unchanged, by folder in the run's artifacts.
-        datasets: The data that the attacker has seen, by part.
         parent: The earlier attacker from which training began, if there is one.
         turns: Success by turn, if the rollouts of the evaluation were kept.
     """

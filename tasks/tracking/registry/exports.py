@@ -18,9 +18,6 @@ def export_version(name: str, wanted: str, folder: Path, *, base: Path) -> None:
     """Writes the attacker of a version with all its weights.
 
     Args:
-        name: The name of the registered model.
-        wanted: A number or an alias.
-        folder: A new or empty folder.
         base: The folder that the models stage wrote, with the base of weights at a service.
 
     Raises:

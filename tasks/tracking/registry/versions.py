@@ -49,7 +49,6 @@ class Package:
 
     Attributes:
         checkpoint: A Hugging Face folder.
-        digest: The digest of its weights.
         config: ``separator``, ``max_context_tokens`` and the sampling defaults.
     """
 
@@ -97,12 +96,8 @@ def ensure_version(
     """The version with this registration key, created if there is none.
 
     Args:
-        client: The registry's client.
         name: The name of the registered model, which is created if there is none.
-        model: The logged model that the version serves.
-        run_id: The run that the version belongs to.
         tags: The version's tags, ``REGISTRATION_KEY_TAG`` among them.
-        description: The model card.
     """
     found = find_version(client, name, tags[REGISTRATION_KEY_TAG])
     if found is not None:
