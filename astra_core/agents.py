@@ -86,8 +86,7 @@ def load_agents(
     Args:
         is_trained: True if they will be trained.
 
-    Raises:
-        ConfigurationError: An instruction leaves no room, or a tokenizer differs.
+    Raises ConfigurationError if an instruction leaves no room, or a tokenizer differs.
     """
     found = []
     for name in dict.fromkeys(config.roles):
@@ -140,8 +139,7 @@ def separate_models(agents: Sequence[Agent]) -> dict[str, LanguageModel]:
 def as_exported(config: SystemConfiguration, folder: Path) -> SystemConfiguration:
     """The configuration with roles and format that a trained attacker's folder was trained in.
 
-    Raises:
-        ConfigurationError: The folder's ``agents.json`` or ``attacker.json`` is damaged.
+    Raises ConfigurationError if the folder's ``agents.json`` or ``attacker.json`` is damaged.
     """
     roles = _note_in(folder / AGENTS, Roles) or Roles(roles=(), agents={})
     own = _note_in(folder / FORMAT, AttackerConfiguration) or AttackerConfiguration()

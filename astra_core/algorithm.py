@@ -95,8 +95,7 @@ class Algorithm(Plugin):
             gives: What the sampler's class declares, ``runs`` if each prompt has several, and
                 ``shared_tokenizer`` unless attacker and target are known to differ in it.
 
-        Raises:
-            ConfigurationError: It cannot; the message names what is missing.
+        Raises ConfigurationError if it cannot; the message names what is missing.
         """
         with plugin_call("algorithm", cls, "needs_with"):
             needs = frozenset(cls.needs_with(options))
@@ -146,8 +145,7 @@ class Algorithm(Plugin):
 def refuse_single_children(subject: str, sampler_options: Section) -> None:
     """Checks that a sampler with these options samples more than one probe after each context.
 
-    Raises:
-        ConfigurationError: It samples only one.
+    Raises ConfigurationError if it samples only one.
     """
     width = getattr(sampler_options, "tree_width", None)
     if width is not None and width < 2:
@@ -178,8 +176,7 @@ def off_policy(options: Section, probe: GenerationConfiguration) -> str:
 def flatten_experience(algorithm: Algorithm, graphs: Sequence[Graph]) -> tuple[Any, ...]:
     """The steps that the algorithm makes of an experience.
 
-    Raises:
-        PluginError: It failed, or gave no list.
+    Raises PluginError if it failed, or gave no list.
     """
     with plugin_call("algorithm", algorithm, "flatten"):
         steps: Any = algorithm.flatten_all(graphs)
@@ -191,8 +188,7 @@ def flatten_experience(algorithm: Algorithm, graphs: Sequence[Graph]) -> tuple[A
 def collate_steps(algorithm: Algorithm, steps: Sequence[Any]) -> Batch:
     """The batch that the algorithm makes of steps; its weight and its tokens are numbers.
 
-    Raises:
-        PluginError: It failed, or gave something else.
+    Raises PluginError if it failed, or gave something else.
     """
     with plugin_call("algorithm", algorithm, "collate"):
         batch = algorithm.collate(steps)
@@ -206,8 +202,7 @@ def collate_steps(algorithm: Algorithm, steps: Sequence[Any]) -> Batch:
 def loss_of(algorithm: Algorithm, batch: Batch) -> tuple[Tensor, dict[str, float]]:
     """The loss of a batch, a scalar with a gradient, finite or not, and figures on it.
 
-    Raises:
-        PluginError: It failed, or gave something else.
+    Raises PluginError if it failed, or gave something else.
     """
     with plugin_call("algorithm", algorithm, "step"):
         given: Any = algorithm.step(batch)
@@ -223,11 +218,7 @@ def loss_of(algorithm: Algorithm, batch: Batch) -> tuple[Tensor, dict[str, float
 
 
 def own_weights(algorithm: Algorithm) -> tuple[Parameter, ...]:
-    """The algorithm's own weights.
-
-    Raises:
-        PluginError: It failed, or gave something else.
-    """
+    """The algorithm's own weights. Raises PluginError if it failed, or gave something else."""
     with plugin_call("algorithm", algorithm, "parameters"):
         given = algorithm.parameters()
         found = tuple(given) if isinstance(given, Iterable) else None
@@ -239,8 +230,7 @@ def own_weights(algorithm: Algorithm) -> tuple[Parameter, ...]:
 def tensors_by_name(kind: str, plugin: Any) -> Mapping[str, Tensor]:
     """The tensors of a plug-in that a checkpoint holds.
 
-    Raises:
-        PluginError: It failed, or gave something else.
+    Raises PluginError if it failed, or gave something else.
     """
     with plugin_call(kind, plugin, "state"):
         state: Mapping[str, Tensor] = plugin.state()
@@ -255,8 +245,7 @@ def tensors_by_name(kind: str, plugin: Any) -> Mapping[str, Tensor]:
 def restore(kind: str, plugin: Any, state: Mapping[str, Tensor]) -> None:
     """Gives a plug-in back the tensors that ``tensors_by_name`` found.
 
-    Raises:
-        PluginError: It failed.
+    Raises PluginError if it failed.
     """
     with plugin_call(kind, plugin, "load_state"):
         plugin.load_state(state)

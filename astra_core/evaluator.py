@@ -127,8 +127,7 @@ class Evaluator:
             ranks: The processes that share the prompts, all of which get the whole evaluation;
                 None for this one alone.
 
-        Raises:
-            BudgetError: What the target may cost is spent, in whichever process.
+        Raises BudgetError if what the target may cost is spent, in whichever process.
         """
         config = self.config
         sampler = TreeSampler(
@@ -152,8 +151,7 @@ class Evaluator:
     def judged(self, graphs: Sequence[Graph]) -> Evaluation:
         """The evaluation of existing rollouts.
 
-        Raises:
-            DataError: None of the replies could be judged.
+        Raises DataError if none of the replies could be judged.
         """
         config = self.config
         _require_judged(graphs)

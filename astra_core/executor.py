@@ -93,8 +93,7 @@ class Executor(Plugin):
         Args:
             weights: Those to work with; None for those that ``work`` prepares.
 
-        Raises:
-            LostProcessError: Too many workers died, or none is left.
+        Raises LostProcessError if too many workers died, or none is left.
         """
 
     def run(

@@ -37,8 +37,7 @@ _STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 def room_for(path: Path) -> Iterator[None]:
     """A context for a write to ``path`` by any library.
 
-    Raises:
-        DiskFullError: The disk is full; names it and the file.
+    Raises DiskFullError if the disk is full; names it and the file.
     """
     try:
         yield
@@ -112,8 +111,7 @@ def draft_of(path: Path, *, is_shared: bool = False) -> Iterator[Path]:
     Args:
         is_shared: True for a file without attacks, such as dvc.yaml, which others may read.
 
-    Raises:
-        DiskFullError: The disk is full; names it and the file.
+    Raises DiskFullError if the disk is full; names it and the file.
     """
     draft = path.with_name(f".{path.name}.partial")
     try:

@@ -82,8 +82,7 @@ class Judge(Plugin):
         Calls may come from different threads, but one at a time. An exchange that cannot be judged
         gets ``Judgement.none(reason)``.
 
-        Raises:
-            ScorerError: The judge could not be reached at all.
+        Raises ScorerError if the judge could not be reached at all.
         """
 
 

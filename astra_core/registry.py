@@ -196,8 +196,7 @@ class Found:
     def build(self, **parts: Any) -> Any:
         """The plug-in, constructed as ``Class(options, **parts)``.
 
-        Raises:
-            PluginError: It cannot be constructed.
+        Raises PluginError if it cannot be constructed.
         """
         with plugin_call(self.kind, self.name, "its construction"):
             return self.plugin(self.options, **parts)
@@ -233,8 +232,7 @@ def build(kind: str, choice: Choice, **parts: Any) -> Any:
 def function_of(name: str) -> Callable[..., Any]:
     """The function that an import path, or a file and a name in it, means.
 
-    Raises:
-        ConfigurationError: There is none.
+    Raises ConfigurationError if there is none.
     """
     found = load_named("function", name, form=", as my.module:grade or my/file.py:grade")
     if not callable(found) or isinstance(found, type):

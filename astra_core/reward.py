@@ -81,11 +81,7 @@ class Reward(Plugin):
 def check_signals(
     name: str, reward: type[Reward], options: Section, *, gives: AbstractSet[Signal]
 ) -> None:
-    """Checks that a reward of these options gets what it needs.
-
-    Raises:
-        ConfigurationError: One is missing; the message names it and the way out.
-    """
+    """Raises ConfigurationError unless a reward of these options gets what it needs."""
     with plugin_call("reward", reward, "needs_with"):
         needs = frozenset(reward.needs_with(options))
     for signal in sorted(needs - gives):
@@ -107,8 +103,7 @@ def rewarded(reward: Reward, graphs: Sequence[Graph]) -> list[Graph]:
     An unjudged turn gets 0, whatever the reward makes of its NaN, and ``is_judged`` excludes it
     from learning.
 
-    Raises:
-        PluginError: It failed, or gave something else.
+    Raises PluginError if it failed, or gave something else.
     """
     with plugin_call("reward", reward, "assign"):
         given = reward.assign(graphs)

@@ -93,8 +93,7 @@ class Sampler(Plugin):
         Each of several runs of a prompt (``Prompt.run_id``) is a graph with its own random numbers,
         as ``samplers.level.Growth`` gives them.
 
-        Raises:
-            RolloutError: More turns failed than may.
+        Raises RolloutError if more turns failed than may.
         """
 
     def runs(self, iteration: int, count: int) -> tuple[Prompt, ...]:
@@ -205,8 +204,7 @@ def check_graphs(
 ) -> list[Graph]:
     """The graphs, if they are one per prompt, in order, each with a turn.
 
-    Raises:
-        PluginError: They are not.
+    Raises PluginError if they are not.
     """
     require_graphs("sampler", sampler, graphs, count=len(prompts))
     for graph, prompt in zip(graphs, prompts, strict=True):

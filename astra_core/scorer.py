@@ -86,8 +86,7 @@ def is_score(value: Any) -> bool:
 def version_of(scorer: Versioned) -> str:
     """The version of a scorer or judge; only figures with equal versions are compared.
 
-    Raises:
-        PluginError: It failed, or gave no text.
+    Raises PluginError if it failed, or gave no text.
     """
     with plugin_call("scorer", scorer, "version"):
         version = scorer.version

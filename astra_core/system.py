@@ -73,9 +73,8 @@ class System:
             target: The folder of a target with weights; None for any other.
             machine: What the machine can do; None for this one.
 
-        Raises:
-            ConfigurationError: A folder cannot be loaded, or attacker and reference differ in
-                tokenizer.
+        Raises ConfigurationError if a folder cannot be loaded, or attacker and reference differ in
+        tokenizer.
         """
         attacker, reference = Path(attacker), Path(reference)
         target = None if target is None else Path(target)

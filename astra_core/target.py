@@ -164,8 +164,7 @@ class Target(Plugin):
         Args:
             tokens_per_batch: Bounds the memory of one pass of a local model.
 
-        Raises:
-            TargetError: No call can be made at all, so all of these turns have failed.
+        Raises TargetError if no call can be made at all, so all of these turns have failed.
         """
 
     def read(  # most targets do not need it

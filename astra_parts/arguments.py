@@ -21,8 +21,7 @@ class LineParser(argparse.ArgumentParser):
 def whole_number(text: str) -> int:
     """The number that was written, from 0 on, for an option such as a seed.
 
-    Raises:
-        argparse.ArgumentTypeError: It is none.
+    Raises argparse.ArgumentTypeError if it is none.
     """
     if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
         msg = f"must be a whole number of at least 0, got {excerpt(text)}"
@@ -33,8 +32,7 @@ def whole_number(text: str) -> int:
 def at_least_one(text: str) -> int:
     """The number that was written, from 1 on, for an option that counts things.
 
-    Raises:
-        argparse.ArgumentTypeError: It is none.
+    Raises argparse.ArgumentTypeError if it is none.
     """
     number = whole_number(text)
     if not 1 <= number <= _MOST:
@@ -46,8 +44,7 @@ def at_least_one(text: str) -> int:
 def not_negative(text: str) -> float:
     """The number that was written, for an option that is a limit.
 
-    Raises:
-        argparse.ArgumentTypeError: It is none, below 0 or not finite.
+    Raises argparse.ArgumentTypeError if it is none, below 0 or not finite.
     """
     try:
         value = float(text)

@@ -78,8 +78,7 @@ def load_system(
         seed: Of torch's global generator, from which our own code never draws: a plug-in that does
             draws the same in every process, and its state in a checkpoint has the same bytes.
 
-    Raises:
-        ConfigurationError: There is no such device, or a folder cannot be loaded.
+    Raises ConfigurationError if there is no such device, or a folder cannot be loaded.
     """
     if seed is not None:
         torch.manual_seed(seed)
@@ -166,8 +165,7 @@ def build_trainer(
         evaluator: Chooses the best attacker; None if none is evaluated.
         world: The processes that train together; None for this one alone.
 
-    Raises:
-        ConfigurationError: An option cannot be used, or a plug-in's construction fails.
+    Raises ConfigurationError if an option cannot be used, or a plug-in's construction fails.
     """
     trainer: type[Trainer] = resolve("trainer", training.trainer.name)
     algorithm = trainer.algorithm_for(training, sampler.system)

@@ -34,8 +34,7 @@ class DumpDifference:
 def read_dump(folder: Path) -> dict[str, Tensor]:
     """The tensors of a dump in the order they were made in.
 
-    Raises:
-        DataError: The folder holds no dump.
+    Raises DataError if the folder holds no dump.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file

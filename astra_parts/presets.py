@@ -57,8 +57,7 @@ class Assembly(Section):
 def hf_configuration(**changes: Any) -> TrainingConfiguration:
     """A configuration for models of GPT-2's size; a change is any field, as in params.yaml.
 
-    Raises:
-        ConfigurationError: A field is unknown or out of range.
+    Raises ConfigurationError if a field is unknown or out of range.
     """
     numbers = {
         "lr": 1e-5,
@@ -153,8 +152,7 @@ def _in_our_words(
 ) -> tuple[TrainingConfiguration, Path]:
     """Configuration and folder, after keywords from ASTRA-RL are translated.
 
-    Raises:
-        ConfigurationError: Something was given twice, not at all, or has another place.
+    Raises ConfigurationError if something was given twice, not at all, or has another place.
     """
     known = {"eval_every", "ckpt_dir"}
     # The one that says most comes first.

@@ -50,8 +50,7 @@ class Sink(Plugin):
     def check(cls) -> None:
         """Checks that it can be used on this machine; called before any weights are loaded.
 
-        Raises:
-            ConfigurationError: A package is missing; the message says how to install it.
+        Raises ConfigurationError if a package is missing; the message says how to install it.
         """
         return
 

@@ -40,8 +40,7 @@ def promote(params: Params) -> "PromotionDecision":
 
     A refusal is a result.
 
-    Raises:
-        StageTimeoutError: The decision took longer than ``flow`` allows.
+    Raises StageTimeoutError if the decision took longer than ``flow`` allows.
     """
     limits = params.flow
     decide = _promote.with_options(

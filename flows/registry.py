@@ -27,8 +27,7 @@ ANOTHER = "the files here are those of another version"
 def is_registered(receipt: Path = RECEIPT) -> bool:
     """Whether the registry has the version in the receipt, and the files here belong to it.
 
-    Raises:
-        TrackingError: The store is unavailable or damaged.
+    Raises TrackingError if the store is unavailable or damaged.
     """
     return not why_unregistered(receipt)
 
@@ -39,8 +38,7 @@ def why_unregistered(receipt: Path = RECEIPT) -> str:
     DVC sees neither the registry nor the receipt: the database or the artifacts may be deleted, and
     after a checkout of an earlier lock the files are those of an earlier version.
 
-    Raises:
-        TrackingError: The store is unavailable or damaged.
+    Raises TrackingError if the store is unavailable or damaged.
     """
     try:
         found = read_record(receipt, RegistrationReceipt)
@@ -70,8 +68,7 @@ def _told(file: Path, key: str) -> str | None:
 def files_are_there(model_name: str, version: str) -> bool:
     """Whether the registry has the version, and the version's files exist.
 
-    Raises:
-        TrackingError: The store is unavailable or damaged.
+    Raises TrackingError if the store is unavailable or damaged.
     """
     with store_errors():
         return has_files(connect(), model_name, version)
@@ -80,8 +77,7 @@ def files_are_there(model_name: str, version: str) -> bool:
 def existing_registry() -> "MlflowClient | None":
     """A client of the registry, or None if there is none yet; never creates a store.
 
-    Raises:
-        TrackingError: The store is unavailable or damaged.
+    Raises TrackingError if the store is unavailable or damaged.
     """
     check_store()
     if not has_store():
@@ -93,8 +89,7 @@ def existing_registry() -> "MlflowClient | None":
 def alias_versions(model_name: str) -> dict[str, str]:
     """The version behind each alias that is set; never creates a store.
 
-    Raises:
-        TrackingError: The store is unavailable or damaged.
+    Raises TrackingError if the store is unavailable or damaged.
     """
     check_store()
     if not has_store():

@@ -52,9 +52,8 @@ def change_params(
             says what it changed.
         before: Takes the file as it was, if anything changes.
 
-    Raises:
-        ConfigurationError: An assignment or the preset cannot be read, or params.yaml would not be
-            usable.
+    Raises ConfigurationError if an assignment or the preset cannot be read, or params.yaml would
+    not be usable.
     """
     changed = _changed(assignments, path, preset)
     check_params(changed.params)
@@ -99,9 +98,8 @@ def as_if(
         assignments: Each ``section.key=value``, the value as YAML writes it.
         preset: Of the folder ``params``, laid over the file before the assignments.
 
-    Raises:
-        ConfigurationError: An assignment or the preset cannot be read, or its key does not allow
-            the value.
+    Raises ConfigurationError if an assignment or the preset cannot be read, or its key does not
+    allow the value.
     """
     with laid_over(dict(_pairs(_changed(assignments, path, preset), path))):
         yield
@@ -115,9 +113,8 @@ def changed_params(
     Plug-ins and named files are not checked yet: ``check_params`` may load torch, whose environment
     must be set before.
 
-    Raises:
-        ConfigurationError: An assignment cannot be read, is for another section, or has a value
-            that its key does not allow.
+    Raises ConfigurationError if an assignment cannot be read, is for another section, or has a
+    value that its key does not allow.
     """
     for text in assignments:
         name = text.partition("=")[0].partition(".")[0].strip()
@@ -139,8 +136,7 @@ def planned_params(
         assignments: Each ``section.key=value``.
         preset: Of the folder ``params``, laid over the file before the assignments.
 
-    Raises:
-        ConfigurationError: An assignment cannot be read, or its key does not allow the value.
+    Raises ConfigurationError if an assignment cannot be read, or its key does not allow the value.
     """
     changed = _changed(assignments, path, preset)
     return changed.text, changed.params

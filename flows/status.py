@@ -55,8 +55,7 @@ def _aliases(model: str) -> tuple[dict[str, str], str]:
 def changed_stages() -> dict[str, list[str]]:
     """Why stages would run: what DVC found changed, or that the registry lacks the version.
 
-    Raises:
-        ConfigurationError: The folder is no DVC project, or another process works here.
+    Raises ConfigurationError if the folder is no DVC project, or another process works here.
     """
     found = _changes()
     # A look makes no store. One that is gone, though a receipt names a version in it, is told where

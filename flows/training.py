@@ -58,8 +58,7 @@ class StageRunner(Protocol):
     def __call__(self, name: str, /, *, force: bool = False) -> StageOutcome:
         """The outcome of the stage.
 
-        Raises:
-            StageError: It is not done; the message is the stage's own.
+        Raises StageError if it is not done; the message is the stage's own.
         """
         ...
 
@@ -188,8 +187,7 @@ def _show(outcome: StageOutcome, params: Params) -> None:
 def run_stages(request: RunRequest, run: StageRunner) -> None:
     """Runs the stages asked for, and registration again if the registry has lost the version.
 
-    Raises:
-        StageError: A stage is not done; later ones have not begun.
+    Raises StageError if a stage is not done; later ones have not begun.
     """
     for name in request.stages:
         if name == "registration":
@@ -220,8 +218,7 @@ def workspace(name: str, assignments: Sequence[str]) -> Iterator[None]:
         name: The deployment's; each has a folder of its own.
         assignments: Each ``section.key=value``.
 
-    Raises:
-        ConfigurationError: The values, or the paths with them, cannot be used.
+    Raises ConfigurationError if the values, or the paths with them, cannot be used.
     """
     if not assignments:
         # A command has had its turn before it wrote params.yaml.

@@ -39,11 +39,7 @@ def usage_line(error: Exception, message: str, arguments: Sequence[str]) -> str:
 
 
 def working_folder() -> Path:
-    """The folder the command was called in.
-
-    Raises:
-        ConfigurationError: The folder was removed.
-    """
+    """The folder the command was called in. Raises ConfigurationError if the folder was removed."""
     try:
         return Path.cwd()
     except OSError as error:
@@ -56,8 +52,7 @@ def working_folder() -> Path:
 def project_folder(start: Path) -> Path:
     """The nearest folder from ``start`` upwards that holds the project.
 
-    Raises:
-        ConfigurationError: There is none.
+    Raises ConfigurationError if there is none.
     """
     from astra_core.errors import ConfigurationError
 
@@ -71,8 +66,7 @@ def project_folder(start: Path) -> Path:
 def library() -> Path:
     """The folder with the files that a new project begins with: the source, or what it installed.
 
-    Raises:
-        ConfigurationError: Neither has them.
+    Raises ConfigurationError if neither has them.
     """
     from importlib.metadata import distributions
 

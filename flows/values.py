@@ -20,8 +20,7 @@ _SENTENCE = re.compile(r"\w[^\n:]* [^\n:]*(: |\n)[^\x00-\x09\x0b-\x1f]*")
 def read_value(key: str, written: str, yaml: YAML) -> Any:
     """What is written for a key; a text with a colon or several lines needs no quotes.
 
-    Raises:
-        ConfigurationError: It is neither YAML nor a text.
+    Raises ConfigurationError if it is neither YAML nor a text.
     """
     words = written.strip()
     if not words:

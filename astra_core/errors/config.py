@@ -20,8 +20,7 @@ Place = tuple[int | str, ...]
 def refuse_huge_numbers(value: Any, where: str) -> None:
     """Checks that every whole number fits 64 bits, as torch, pandas and DVC need them.
 
-    Raises:
-        ConfigurationError: One does not.
+    Raises ConfigurationError if one does not.
     """
     inner: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, dict) else ()
     inner = enumerate(value) if isinstance(value, list | tuple) else inner

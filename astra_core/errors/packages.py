@@ -11,8 +11,7 @@ def require_package(name: str, *, subject: str, extra: str, otherwise: str = "")
     Args:
         otherwise: Another way out, if there is one.
 
-    Raises:
-        ConfigurationError: It is not; the message says how to install it.
+    Raises ConfigurationError if it is not; the message says how to install it.
     """
     if find_spec(name) is None:
         msg = (

@@ -57,8 +57,7 @@ class plugin_call:  # noqa: N801 - used as a context manager alone
         kind: The kind as in ``params.yaml``, such as ``scorer``.
         plugin: The object, its class, or the name by which it was asked for.
 
-    Raises:
-        PluginError: The plug-in raised, or would have ended the program.
+    Raises PluginError if the plug-in raised, or would have ended the program.
     """
 
     def __init__(self, kind: str, plugin: Any, action: str) -> None:
@@ -187,8 +186,7 @@ def refuse(kind: str, plugin: Any, rule: str, *, got: str) -> NoReturn:
 def plugin_figures(kind: str, plugin: Any, graphs: Sequence[Any]) -> dict[str, float]:
     """The figures of a reward, a sampler or an algorithm on an experience that it has noted.
 
-    Raises:
-        PluginError: It failed, or gave something else; only an algorithm owes figures.
+    Raises PluginError if it failed, or gave something else; only an algorithm owes figures.
     """
     with plugin_call(kind, plugin, "remember"):
         figures = plugin.remember(graphs)
@@ -200,8 +198,7 @@ def plugin_figures(kind: str, plugin: Any, graphs: Sequence[Any]) -> dict[str, f
 def figures_of(kind: str, plugin: Any, given: Any, *, action: str) -> dict[str, float]:
     """Figures by name, as plain numbers; one need not be finite.
 
-    Raises:
-        PluginError: They are something else.
+    Raises PluginError if they are something else.
     """
     if not isinstance(given, Mapping):
         refuse(kind, plugin, f"figures by name from {action}", got=spelled(given))

@@ -36,8 +36,7 @@ class Plugin(ABC, metaclass=_PluginType):
 def default_options(plugin: type[Any]) -> Section:
     """A plug-in's options if none are given.
 
-    Raises:
-        ConfigurationError: One of them has no default.
+    Raises ConfigurationError if one of them has no default.
     """
     options: type[Section] = plugin.Options
     return options.read({}, where=f"{plugin.__name__}.Options")

@@ -44,8 +44,7 @@ def load_named(kind: str, name: str, *, built_in: str | None = None, form: str =
         name: As in params.yaml: ``package.module:Class`` or ``path/to/file.py:Class``.
         built_in: The import path of a part of our own with a short name.
 
-    Raises:
-        ConfigurationError: It cannot be imported.
+    Raises ConfigurationError if it cannot be imported.
     """
     file = None
     path, _, attribute = (built_in or name).partition(":")
@@ -71,8 +70,7 @@ def load_named(kind: str, name: str, *, built_in: str | None = None, form: str =
 def file_of(kind: str, name: str) -> tuple[Path, str]:
     """The file and the class that a plug-in's name means.
 
-    Raises:
-        ConfigurationError: There is no such file, or the name has no class.
+    Raises ConfigurationError if there is no such file, or the name has no class.
     """
     written, _, attribute = name.rpartition(":")
     rule = got = ""

@@ -24,8 +24,7 @@ class Interval:
     def read(cls, record: Mapping[str, Any]) -> Self:
         """The interval from a record that ``record`` made; null becomes NaN.
 
-        Raises:
-            DataError: A key is missing or holds no number.
+        Raises DataError if a key is missing or holds no number.
         """
         try:
             ends = [record[end] for end in ("value", "low", "high")]
@@ -67,8 +66,7 @@ def bootstrap_mean(
         values: One figure per prompt; a prompt is drawn whole, so its attempts stay together. NaN,
             of a prompt whose replies nobody could judge, is left out; of nothing else, all is NaN.
 
-    Raises:
-        ShapeError: There is no value.
+    Raises ShapeError if there is no value.
     """
     from scipy.stats import bootstrap
 
@@ -111,8 +109,7 @@ def rate_interval(
     Args:
         values: One rate per prompt, in [0, 1]; NaN is left out.
 
-    Raises:
-        ShapeError: There is no value.
+    Raises ShapeError if there is no value.
     """
     found = bootstrap_mean(values, num_resamples=num_resamples, confidence=confidence, seed=seed)
     if found.value not in {0.0, 1.0}:

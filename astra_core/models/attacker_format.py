@@ -20,8 +20,7 @@ _NAMES = {"user": "User", "assistant": "Assistant"}
 class AttackerTemplate(TemplateFormat):
     """The chat template as an attacker reads it.
 
-    Raises:
-        ConfigurationError: There is no template, or it refuses a system prompt or turns.
+    Raises ConfigurationError if there is no template, or it refuses a system prompt or turns.
     """
 
     def __init__(self, model: LanguageModel, config: AttackerConfiguration) -> None:

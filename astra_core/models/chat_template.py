@@ -65,8 +65,7 @@ def refusal(error: Exception) -> str:
 def _ending() -> Iterator[None]:
     """Runs the body, which is stopped if it takes too many steps.
 
-    Raises:
-        ConfigurationError: It does.
+    Raises ConfigurationError if it does.
     """
     steps, before = count(), sys.gettrace()
 

@@ -28,8 +28,7 @@ def model_folder(place: Path | str) -> Path:
     Args:
         place: A Hugging Face folder, or the hub by name at a commit hash; a branch can move.
 
-    Raises:
-        ConfigurationError: There is no such folder, or the hub does not have it.
+    Raises ConfigurationError if there is no such folder, or the hub does not have it.
     """
     name = str(place)
     if not name.startswith(HUB):
@@ -47,8 +46,7 @@ def model_folder(place: Path | str) -> Path:
 def require_folder(folder: Path | str) -> Path:
     """The folder, if it holds a whole model; uses no network.
 
-    Raises:
-        ConfigurationError: There is no such folder, or it holds something else.
+    Raises ConfigurationError if there is no such folder, or it holds something else.
     """
     path = Path(folder)
     if not path.is_dir():
@@ -85,8 +83,7 @@ def attacker_digest(folder: Path) -> str:
 def hub_folder(repository: str, revision: str) -> Path:
     """The local copy of a hub model at a commit.
 
-    Raises:
-        ConfigurationError: The hub cannot be reached, or has no such model or commit.
+    Raises ConfigurationError if the hub cannot be reached, or has no such model or commit.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError

@@ -16,8 +16,7 @@ from astra_core.seeding import derive_seed, torch_seeded
 def add_adapters(model: Any, config: LoraConfiguration, *, seed: int) -> None:
     """Adds adapters to the model in place; only they take a gradient, and at first change nothing.
 
-    Raises:
-        ConfigurationError: No layer has one of the names, or peft is not installed.
+    Raises ConfigurationError if no layer has one of the names, or peft is not installed.
     """
     require_package("peft", subject="training.lora", extra="lora", otherwise=" or set it to null")
     from peft import LoraConfig, inject_adapter_in_model

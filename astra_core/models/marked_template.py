@@ -27,8 +27,7 @@ def marked_turns(tokenizer: Any, *, system: str | None, where: str) -> str:
         tokenizer: Of transformers, with or without a chat template.
         system: The system prompt; None for none.
 
-    Raises:
-        ConfigurationError: There is no template, or it refuses a system prompt or turns.
+    Raises ConfigurationError if there is no template, or it refuses a system prompt or turns.
     """
     if not tokenizer.chat_template:
         msg = (
@@ -65,8 +64,7 @@ def line_ends(tokenizer: Any, *, system: str | None, where: str) -> frozenset[in
 
     Some tokenizers have tokens of a full stop and a line end.
 
-    Raises:
-        ConfigurationError: The template puts nothing there, or refuses a conversation.
+    Raises ConfigurationError if the template puts nothing there, or refuses a conversation.
     """
     text = marked_turns(tokenizer, system=system, where=where)
     after = text[text.index(mark(1)) + len(mark(1)) : text.index(mark(2))]
@@ -101,8 +99,7 @@ def render(
 ) -> str:
     """Roles and contents as the template renders them; every content has the mark of its number.
 
-    Raises:
-        ConfigurationError: The template refuses them, leaves one out or repeats it.
+    Raises ConfigurationError if the template refuses them, leaves one out or repeats it.
     """
     told = [("system", system)] if system is not None else []
     messages: list[Any] = [{"role": r, "content": c} for r, c in (*told, *turns)]

@@ -27,8 +27,7 @@ def load_pretrained(
     Args:
         device_map: How accelerate spreads them over devices; None leaves them on the CPU.
 
-    Raises:
-        ConfigurationError: The folder does not hold a causal LM that transformers can load.
+    Raises ConfigurationError if the folder does not hold a causal LM that transformers can load.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -96,8 +95,7 @@ def device_for(requested: str) -> torch.device:
 
     Of the processes that torchrun starts on a machine, each has a CUDA device of its own.
 
-    Raises:
-        ConfigurationError: There is no CUDA device, or none for this process.
+    Raises ConfigurationError if there is no CUDA device, or none for this process.
     """
     num_devices = torch.cuda.device_count() if requested != "cpu" else 0
     if requested == "cpu" or (requested == "auto" and not num_devices):

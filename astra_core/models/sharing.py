@@ -14,8 +14,7 @@ def share_weights(model: Module, origin: Module, *, own: str, where: str) -> Non
     Args:
         own: Regular expression; a weight with a name in which it is found is not shared.
 
-    Raises:
-        ConfigurationError: The expression is found in no name.
+    Raises ConfigurationError if the expression is found in no name.
     """
     names = _names(model)
     kept = {

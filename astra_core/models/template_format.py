@@ -26,8 +26,7 @@ class TemplateFormat(ChatFormat):
         seed: ``hidden`` leaves the seed prompt out, ``opening`` begins the first message with it.
         tags: The tags around reasoning, which later turns do not read.
 
-    Raises:
-        ConfigurationError: There is no template, or it refuses a system prompt or turns.
+    Raises ConfigurationError if there is no template, or it refuses a system prompt or turns.
     """
 
     def __init__(

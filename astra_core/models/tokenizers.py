@@ -22,8 +22,7 @@ def load_tokenizer(folder: Path | str) -> Any:
 def tokenizer_digest(folder: Path | str) -> str:
     """A digest of the meaning of the ids of a Hugging Face folder's tokenizer.
 
-    Raises:
-        ConfigurationError: The folder holds no tokenizer that transformers can load.
+    Raises ConfigurationError if the folder holds no tokenizer that transformers can load.
     """
     require_folder(folder)
     try:
@@ -43,8 +42,7 @@ def meaning_of_ids(tokenizer: Any) -> dict[str, Any]:
 def separator_ids_of(tokenizer: Any, separator: str | None) -> tuple[int, ...]:
     """The ids that end an utterance: the separator's, or the end token if it is None.
 
-    Raises:
-        ConfigurationError: There is no end token, or the separator encodes to nothing.
+    Raises ConfigurationError if there is no end token, or the separator encodes to nothing.
     """
     if separator is None:
         if tokenizer.eos_token_id is None:

@@ -19,8 +19,7 @@ CONTEXT = "context"
 class Metadata(Mapping[str, Scalar]):
     """Names and plain values, in a fixed order; can be hashed, copied and sent to a process.
 
-    Raises:
-        DataError: A name is no text, or a value is not plain.
+    Raises DataError if a name is no text, or a value is not plain.
     """
 
     __slots__ = ("_values",)

@@ -37,8 +37,7 @@ class Prompt:
 def prompts_of(given: Sequence[Prompt | str]) -> tuple[Prompt, ...]:
     """The given prompts; a plain text becomes the prompt with that text.
 
-    Raises:
-        ConfigurationError: It is one text rather than a list.
+    Raises ConfigurationError if it is one text rather than a list.
     """
     if isinstance(given, str):
         msg = f"prompts must be a list, got one text of {len(given)} characters; put it into [...]"

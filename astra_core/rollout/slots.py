@@ -22,8 +22,7 @@ def columns_in(text: str) -> frozenset[str]:
 def fill_slots(text: str, prompt: Prompt, *, spelled: Callable[[str], str] = str) -> str:
     """The text with the prompt's own values in its slots.
 
-    Raises:
-        DataError: The prompt has no value in a column that is named.
+    Raises DataError if the prompt has no value in a column that is named.
     """
 
     def value_of(slot: re.Match[str]) -> str:

@@ -214,8 +214,7 @@ def scored_replies(growth: Growth, asked: Sequence[SampledProbe]) -> Responded:
 def answers(growth: Growth, asked: Sequence[SampledProbe]) -> list[Outcome]:
     """The replies of the target, with its log-probabilities of the probe if it has any.
 
-    Raises:
-        TargetError: No call could be made.
+    Raises TargetError if no call could be made.
     """
     system = growth.system
     roles = [f"response {reply}" for reply in range(growth.num_responses)]

@@ -51,8 +51,7 @@ def scored_answers(
     The judge never has two calls at once, and no call is running when this returns or raises.
     Scores of probes are dropped if the target fails.
 
-    Raises:
-        ScorerError: The judge could not be reached, or gave something that is not a judgement.
+    Raises ScorerError if the judge could not be reached, or gave something that is not a judgement.
     """
     probes = [own.probe for own in said]
     if not (probes and overlaps(system)):

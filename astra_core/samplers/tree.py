@@ -71,8 +71,7 @@ class TreeSampler(Sampler):
     ) -> list[Graph]:
         """Trees with ``widths[d]`` probes after each context of depth ``d``; see ``sample_probes``.
 
-        Raises:
-            ConfigurationError: They have more texts than can be held.
+        Raises ConfigurationError if they have more texts than can be held.
         """
         refuse_many_texts(
             purpose, len(prompts), widths, num_responses=num_responses, refills=refills

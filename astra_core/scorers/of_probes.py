@@ -13,9 +13,8 @@ _DEFAULT = Choice(name="profanity")
 def probe_scorer_of(config: SystemConfiguration, scorer: Scorer | Judge) -> Scorer:
     """The scorer of probes beside this scorer or judge, behind its own cache.
 
-    Raises:
-        ConfigurationError: ``system.probe_scorer`` names a judge of exchanges, which a probe alone
-            is not.
+    Raises ConfigurationError if ``system.probe_scorer`` names a judge of exchanges, which a probe
+    alone is not.
     """
     if config.probe_scorer is None and isinstance(scorer, Scorer) and _reads_texts(config):
         return scorer
@@ -27,8 +26,7 @@ def probe_scorer_of(config: SystemConfiguration, scorer: Scorer | Judge) -> Scor
 def text_scorer_choice(config: SystemConfiguration) -> Choice:
     """The scorer of texts that are not replies: probes, and prompts before they are used.
 
-    Raises:
-        ConfigurationError: ``system.probe_scorer`` names a judge of exchanges.
+    Raises ConfigurationError if ``system.probe_scorer`` names a judge of exchanges.
     """
     if config.probe_scorer is None:
         return config.scorer if _reads_texts(config) else _DEFAULT

@@ -19,8 +19,7 @@ from astra_core.scorer import Scorer
 class ProfanityScorer(Scorer):
     """Probability that a text is profane or insulting, by alt-profanity-check.
 
-    Raises:
-        ConfigurationError: The package is not installed.
+    Raises ConfigurationError if the package is not installed.
     """
 
     def __init__(self, options: Section | None = None) -> None:

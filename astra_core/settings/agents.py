@@ -96,8 +96,7 @@ class AgentTraining(Section):
 def check_roles(roles: Sequence[str], agents: Mapping[str, AgentConfiguration]) -> None:
     """Checks that every agent has a turn and the first one's weights are the attacker's.
 
-    Raises:
-        ValueError: One has none.
+    Raises ValueError if one has none.
     """
     idle = [name for name in agents if name not in roles]
     if idle:
@@ -124,8 +123,7 @@ def check_agents(
         depth: Turns of a training conversation, if known.
         has_own_weights: Whether the algorithm has its own weights, such as a value head.
 
-    Raises:
-        ConfigurationError: They cannot; the message says what to change.
+    Raises ConfigurationError if they cannot; the message says what to change.
     """
     for name, own in training.items():
         if name not in roles:

@@ -70,8 +70,7 @@ class AttackerConfiguration(Section):
 def check_slots(name: str, text: str | None) -> None:
     """Checks that every brace of an instruction is part of a slot that can be filled.
 
-    Raises:
-        ValueError: A brace is not.
+    Raises ValueError if a brace is not.
     """
     known = ", ".join(f"{{{slot}}}" for slot in SLOTS)
     try:

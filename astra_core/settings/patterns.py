@@ -28,8 +28,7 @@ def occurs(pattern: str, text: str, *, where: str, limit_s: float = LIMIT_S) -> 
     Args:
         limit_s: Seconds after which it is given up.
 
-    Raises:
-        ConfigurationError: That took too long.
+    Raises ConfigurationError if that took too long.
     """
     try:
         return regex.search(pattern, text, timeout=limit_s) is not None

@@ -103,8 +103,7 @@ class Section(BaseModel):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with other values, which are not validated; a key that is not known is refused.
 
-        Raises:
-            ConfigurationError: There is no such key.
+        Raises ConfigurationError if there is no such key.
         """
         for key in sorted((update or {}).keys() - type(self).model_fields.keys()):
             near = nearest(key, type(self).model_fields)
@@ -158,8 +157,7 @@ def refuse_unread(section: Section, *names: str, when: str) -> None:
     Args:
         when: The reason, in words that follow "when".
 
-    Raises:
-        ValueError: One has another value.
+    Raises ValueError if one has another value.
     """
     for name in names:
         if getattr(section, name) != type(section).model_fields[name].default:

@@ -84,8 +84,7 @@ class HandLoop:
     def begin(self) -> tuple[int, Sequence[Graph] | None]:
         """The next iteration, and its rollouts where they exist; the one before is learned.
 
-        Raises:
-            ConfigurationError: The loop counts the training steps too.
+        Raises ConfigurationError if the loop counts the training steps too.
         """
         self.end()
         iteration = self._progress().training_step
@@ -150,8 +149,7 @@ class HandLoop:
     def step(self, algorithm: Algorithm, batch: Batch) -> tuple[Tensor, dict[str, float]]:
         """The mean loss of a batch, computed as in an update, and figures on it.
 
-        Raises:
-            ConfigurationError: Several agents learn, each by its own optimiser.
+        Raises ConfigurationError if several agents learn, each by its own optimiser.
         """
         if self._updates.shards:
             msg = (

@@ -86,8 +86,7 @@ class CheckpointStore:
         Args:
             is_whole: True skips a checkpoint whose last training step was cut short.
 
-        Raises:
-            CheckpointError: There are checkpoints and every one is damaged.
+        Raises CheckpointError if there are checkpoints and every one is damaged.
         """
         paths = [path for path in self._checkpoints() if not (is_whole and _is_part(path))]
         damaged: list[CheckpointError] = []
@@ -117,8 +116,7 @@ class CheckpointStore:
     def model(self, name: str) -> Path:
         """The folder of a saved model, checked against its manifest.
 
-        Raises:
-            CheckpointError: It is missing or damaged.
+        Raises CheckpointError if it is missing or damaged.
         """
         path = self.folder / name
         _verify(path)
@@ -127,8 +125,7 @@ class CheckpointStore:
     def adopt(self, name: str, source: Path) -> None:
         """Copies a saved model from another store's folder, checked against its manifest.
 
-        Raises:
-            CheckpointError: It is missing or damaged.
+        Raises CheckpointError if it is missing or damaged.
         """
         _verify(source / name)
         with draft_folder_of(self.folder / name) as draft:
@@ -174,8 +171,7 @@ def models_of(record: Mapping[str, Any]) -> set[str]:
 def load_checkpoint(path: Path) -> Checkpoint:
     """The checkpoint in a folder, its digests checked first.
 
-    Raises:
-        CheckpointError: A file is missing or differs from the manifest.
+    Raises CheckpointError if a file is missing or differs from the manifest.
     """
     manifest = _verify(path)
     return Checkpoint(

@@ -20,9 +20,8 @@ def drive(trainer: Trainer, hear: Callable[[StepReport], None]) -> None:
     Args:
         hear: Called with each update, once; before any checkpoint that has it.
 
-    Raises:
-        TrainingError: A custom ``train`` reported no update, or continued beyond the last training
-            step.
+    Raises TrainingError if a custom ``train`` reported no update, or continued beyond the last
+    training step.
     """
     if type(trainer).train is Trainer.train:
         for report in reports_of(trainer):

@@ -196,8 +196,7 @@ class Harness:
 
         Where ``n`` batches make one update, each of their losses is divided by ``n``.
 
-        Raises:
-            PluginError: The algorithm failed, or gave no loss.
+        Raises PluginError if the algorithm failed, or gave no loss.
         """
         if self.watcher is not None:
             return self.watcher.step(self.algorithm, batch)

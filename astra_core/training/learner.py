@@ -115,8 +115,7 @@ class Learner:
     def require_no_schedule(self) -> None:
         """Checks that the schedule has left the rates alone, since another schedule moves them.
 
-        Raises:
-            ConfigurationError: The schedule has moved them.
+        Raises ConfigurationError if the schedule has moved them.
         """
         if self._has_moved:
             msg = (
@@ -139,8 +138,7 @@ class Learner:
     def follow(self, figures: Mapping[str, float]) -> None:
         """Gives a schedule the figure of an evaluation that it follows.
 
-        Raises:
-            ConfigurationError: The evaluation has no such figure.
+        Raises ConfigurationError if the evaluation has no such figure.
         """
         if self.metric is None:
             return
@@ -163,8 +161,7 @@ def learners_of(
 ) -> tuple[Learner, ...]:
     """One Learner for one attacker, or one for each agent that learns with its own weights.
 
-    Raises:
-        ConfigurationError: A setting is for an agent without its own weights.
+    Raises ConfigurationError if a setting is for an agent without its own weights.
     """
     if not agents:
         return (Learner("", config, attacker, extra=extra),)
@@ -227,8 +224,7 @@ def build_optimizer(
 ) -> Optimizer:
     """The optimiser that the plug-in builds over the groups.
 
-    Raises:
-        PluginError: It failed, or gave something else.
+    Raises PluginError if it failed, or gave something else.
     """
     with plugin_call("optimizer", plugin, "optimizer"):
         found = plugin.optimizer(groups, lr)
@@ -240,8 +236,7 @@ def build_optimizer(
 def followed_figure(plugin: SchedulePlugin) -> str | None:
     """The figure of an evaluation that a schedule follows; None for one of the step alone.
 
-    Raises:
-        PluginError: It failed, or names something else.
+    Raises PluginError if it failed, or names something else.
     """
     with plugin_call("schedule", plugin, "metric"):
         metric: Any = plugin.metric
@@ -255,8 +250,7 @@ def build_schedule(
 ) -> LRScheduler:
     """The schedule that the plug-in builds over the optimiser.
 
-    Raises:
-        PluginError: It failed, or gave something else.
+    Raises PluginError if it failed, or gave something else.
     """
     steps = {"warmup_steps": config.warmup_steps, "training_steps": config.training_steps}
     with plugin_call("schedule", plugin, "schedule"):
@@ -281,8 +275,7 @@ def has_same_rates(config: TrainingConfiguration, *, training_steps: int, num_do
     Args:
         num_done: Training steps that are done; the rate of the next one counts too.
 
-    Raises:
-        PluginError: The schedule is a plug-in that failed.
+    Raises PluginError if the schedule is a plug-in that failed.
     """
     if config.training_steps == training_steps:
         return True

@@ -201,8 +201,7 @@ def progress_bar(description: str, *, total: int, done: int = 0) -> Iterator[Cal
 def reports_of(trainer: Any) -> Iterator[StepReport]:
     """The reports of a trainer's steps.
 
-    Raises:
-        PluginError: It failed, or yielded something else.
+    Raises PluginError if it failed, or yielded something else.
     """
     with plugin_call("trainer", trainer, "steps"):
         stream = iter(trainer.steps())
@@ -219,8 +218,7 @@ def reports_of(trainer: Any) -> Iterator[StepReport]:
 def own_figures(trainer: Any) -> dict[str, float]:
     """A trainer's figures on its last update, as ``trainer/name``.
 
-    Raises:
-        PluginError: It failed, or gave something else.
+    Raises PluginError if it failed, or gave something else.
     """
     with plugin_call("trainer", trainer, "figures"):
         given = trainer.figures()

@@ -83,8 +83,7 @@ class AgentsAlgorithm(Algorithm):
     def refuse_own_weights(self) -> None:
         """Checks that no agent's algorithm has its own weights, which no optimiser would move.
 
-        Raises:
-            ConfigurationError: One does.
+        Raises ConfigurationError if one does.
         """
         for algorithm in self._own.values():
             check_agents(
@@ -120,11 +119,7 @@ class AgentsAlgorithm(Algorithm):
         return figures
 
     def collate(self, steps: Sequence[AgentStep]) -> AgentsBatch:
-        """One batch for each agent.
-
-        Raises:
-            ConfigurationError: A step belongs to no agent.
-        """
+        """One batch for each agent. Raises ConfigurationError if a step belongs to no agent."""
         strangers = [step for step in steps if not isinstance(step, AgentStep)]
         if strangers:
             msg = (
@@ -215,8 +210,7 @@ def own_means(figures: Mapping[str, float], agents: Sequence[str]) -> dict[str, 
 def build_algorithm(training: TrainingConfiguration, system: System) -> Algorithm:
     """The configured algorithm, for one attacker or for several agents.
 
-    Raises:
-        ConfigurationError: An option cannot be used.
+    Raises ConfigurationError if an option cannot be used.
     """
     if system.agents:
         return AgentsAlgorithm(Section(), system=system, training=training)
@@ -229,8 +223,7 @@ def check_team(
 ) -> None:
     """Raises unless the algorithm can train the agents; warns of samples that are off-policy.
 
-    Raises:
-        ConfigurationError: They cannot; see ``check_agents`` and ``Algorithm.check_needs``.
+    Raises ConfigurationError if they cannot; see ``check_agents`` and ``Algorithm.check_needs``.
     """
     system = sampler.system.config
     check_agents(

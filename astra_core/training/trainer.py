@@ -180,8 +180,7 @@ class Trainer:
 
         What may differ from the checkpoint: see ``astra_core.training.resume.policy``.
 
-        Raises:
-            CheckpointError: The checkpoints are damaged, or of another run than this.
+        Raises CheckpointError if the checkpoints are damaged, or of another run than this.
         """
         return resume(self, self._state)
 
@@ -191,8 +190,7 @@ class Trainer:
         Args:
             graphs: Rollouts to learn from; None takes those that the training begins with.
 
-        Raises:
-            TrainingError: The loss or a gradient is not finite, or there is nothing to learn.
+        Raises TrainingError if the loss or a gradient is not finite, or there is nothing to learn.
         """
         return try_batch(
             self.harness,
@@ -207,8 +205,7 @@ class Trainer:
         However the run ended, its last weights are then evaluated, the newest state is saved and
         the attacker has the weights that ``training.evaluate`` and ``training.keep`` ask for.
 
-        Raises:
-            TrainingError: Too many updates met a NaN or an infinity.
+        Raises TrainingError if too many updates met a NaN or an infinity.
         """
         self.ending.stopping.start()
         is_new = not self.progress.stopped_because

@@ -44,8 +44,7 @@ def try_batch(
 ) -> Trial:
     """One batch rolled out, read and differentiated; weights and memories are unchanged.
 
-    Raises:
-        TrainingError: The loss or a gradient is not finite, or there is nothing to learn.
+    Raises TrainingError if the loss or a gradient is not finite, or there is nothing to learn.
     """
     sampler = harness.sampler
     device = sampler.system.attacker.device

@@ -183,8 +183,7 @@ class KLPenalty:
 def known_reference(node: Node) -> tuple[float, ...]:
     """The probe's log-probabilities under the reference.
 
-    Raises:
-        DataError: The sampler did not compute them.
+    Raises DataError if the sampler did not compute them.
     """
     if len(node.reference_logprobs) != len(node.probe_ids):
         msg = (

@@ -142,8 +142,7 @@ class RayExecutor(Executor):
     def _joined(self) -> Any:
         """Ray, in a cluster.
 
-        Raises:
-            ConfigurationError: It is not installed, or no cluster answers.
+        Raises ConfigurationError if it is not installed, or no cluster answers.
         """
         if self._ray is None:
             ray = _imported()

@@ -105,8 +105,7 @@ class ProcessesExecutor(Executor):
     def _hear(self, worker: _Worker, ledger: Ledger, advance: Advance) -> None:
         """Takes what a worker has sent, or notes that it died.
 
-        Raises:
-            LostProcessError: Too many died of one shard.
+        Raises LostProcessError if too many died of one shard.
         """
         try:
             call, result, error = worker.pipe.recv()

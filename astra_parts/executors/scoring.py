@@ -49,8 +49,7 @@ class Scoring:
     def of(cls, scorer: Choice, executor: Choice) -> Self:
         """The scorer and this process's executor of these names; the scorer is built here too.
 
-        Raises:
-            ConfigurationError: One of them cannot be built.
+        Raises ConfigurationError if one of them cannot be built.
         """
         return cls(scorer, executor_of(executor), build("scorer", scorer))
 

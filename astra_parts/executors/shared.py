@@ -11,8 +11,7 @@ _executors: dict[str, Executor] = {}
 def executor_of(choice: Choice) -> Executor:
     """The executor that a choice names; an equal choice gives the same one, with its workers.
 
-    Raises:
-        ConfigurationError: It cannot be built.
+    Raises ConfigurationError if it cannot be built.
     """
     key = record_digest(choice.model_dump(mode="json"))
     if key not in _executors:

@@ -76,8 +76,7 @@ class EnsembleJudge(Judge):
     def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
         """One judgement per exchange.
 
-        Raises:
-            DataError: A part never judges, so that the score would be that of the others.
+        Raises DataError if a part never judges, so that the score would be that of the others.
         """
         if self.options.combine == "confirm":
             return self._confirmed(exchanges)

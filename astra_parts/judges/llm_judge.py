@@ -106,8 +106,7 @@ class LlmJudge(LocalJudge):
 def answer_form(tokenizer: Any, rubric: Rubric) -> list[list[int]]:
     """The tokens that may come next, token by token of an answer: one, or one for each value.
 
-    Raises:
-        ConfigurationError: The tokenizer has no token of its own for a value.
+    Raises ConfigurationError if the tokenizer has no token of its own for a value.
     """
     form: list[list[int]] = []
     text = ""

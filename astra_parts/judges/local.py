@@ -36,8 +36,7 @@ class FolderOptions(Section):
     def model_config_of(self) -> Mapping[str, Any]:
         """The content of the folder's config.json; reads no weights.
 
-        Raises:
-            ConfigurationError: It is no JSON object.
+        Raises ConfigurationError if it is no JSON object.
         """
         try:
             found = json.loads((Path(self.path) / "config.json").read_text(encoding="utf-8"))

@@ -46,11 +46,7 @@ class ProgramJudge(Judge):
         return self._version
 
     def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
-        """One judgement per exchange.
-
-        Raises:
-            PluginError: The function failed.
-        """
+        """One judgement per exchange. Raises PluginError if the function failed."""
         return [self._judged(exchange) for exchange in exchanges]
 
     def _judged(self, exchange: Exchange) -> Judgement:

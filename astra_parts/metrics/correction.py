@@ -59,8 +59,7 @@ class Corrected:
 def check_tells(confusion: Confusion, *, where: str) -> None:
     """Checks that the judge separates bad replies from harmless ones better than chance.
 
-    Raises:
-        ConfigurationError: Sensitivity and specificity sum to 1 or less.
+    Raises ConfigurationError if sensitivity and specificity sum to 1 or less.
     """
     total = confusion.sensitivity().value + confusion.specificity().value
     # Also where one of them is NaN.
@@ -80,8 +79,7 @@ def corrected_rate(
     Args:
         rollouts: For each prompt its rollouts; a turn without a verdict is left out of one.
 
-    Raises:
-        ConfigurationError: The judge separates nothing.
+    Raises ConfigurationError if the judge separates nothing.
     """
     check_tells(confusion, where="calibration")
     kinds, shares = _patterns(rollouts)

@@ -27,8 +27,7 @@ def expected_kinds(counts: Sequence[int], size: int) -> float:
     Args:
         size: Items drawn, at most as many as there are.
 
-    Raises:
-        DataError: ``size`` is not between 1 and the number of items.
+    Raises DataError if ``size`` is not between 1 and the number of items.
     """
     found = _checked(counts, size)
     total = int(found.sum())
@@ -40,8 +39,7 @@ def expected_entropy(counts: Sequence[int], size: int) -> float:
 
     The count of a kind among them is hypergeometric, so the expectation is a finite sum.
 
-    Raises:
-        DataError: ``size`` is not between 1 and the number of items.
+    Raises DataError if ``size`` is not between 1 and the number of items.
     """
     from scipy.stats import hypergeom
 
@@ -77,8 +75,7 @@ def expected_distinct_share(items: Sequence[Iterable[Hashable]], size: int) -> f
     Args:
         items: Of each text, repetitions included, for example its word pairs.
 
-    Raises:
-        DataError: ``size`` is not between 1 and the number of texts.
+    Raises DataError if ``size`` is not between 1 and the number of texts.
     """
     texts = [list(each) for each in items]
     holders = Counter(item for each in texts for item in set(each))

@@ -18,8 +18,7 @@ def resampled_means(
     Tables with equally many rows are resampled alike, so that differences of two of them are
     paired.
 
-    Raises:
-        ShapeError: There is no row.
+    Raises ShapeError if there is no row.
     """
     if table.ndim != 2 or not len(table):
         msg = f"table must hold one row per prompt, got shape {table.shape}; evaluate some"

@@ -22,9 +22,8 @@ def convert_gguf(file: Path, folder: Path) -> int:
     Args:
         file: The GGUF; of a quantised model, the rounding of its weights stays.
 
-    Raises:
-        ConfigurationError: The file is no GGUF that transformers reads, the folder holds something,
-            or the package gguf is not installed.
+    Raises ConfigurationError if the file is no GGUF that transformers reads, the folder holds
+    something, or the package gguf is not installed.
     """
     if not is_file(file) or _beginning(file) != _MAGIC:
         got = f"another kind of file, '{file}'" if is_file(file) else found_at(file)

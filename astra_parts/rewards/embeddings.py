@@ -60,8 +60,7 @@ class Embedder:
     def __call__(self, texts: Sequence[str]) -> Tensor:
         """One unit vector per text, float32 on the CPU; zeros for a text without a token.
 
-        Raises:
-            ConfigurationError: It was never prepared.
+        Raises ConfigurationError if it was never prepared.
         """
         if self._model is None:
             msg = (
@@ -118,8 +117,7 @@ class Embedder:
 def _loaded(folder: str, device: torch.device) -> tuple[Any, Any]:
     """Model and tokenizer of a folder; never asks the network.
 
-    Raises:
-        ConfigurationError: transformers cannot load it.
+    Raises ConfigurationError if transformers cannot load it.
     """
     from transformers import AutoModel, AutoTokenizer
 

@@ -157,8 +157,7 @@ class TermsReward(Reward):
         def read(cls, record: Any, *, where: str) -> Self:
             """The options, those of the terms included.
 
-            Raises:
-                ConfigurationError: A key or a value is wrong, also of a term.
+            Raises ConfigurationError if a key or a value is wrong, also of a term.
             """
             found = super().read(record, where=where)
             for label, own in found.terms.items():
@@ -297,8 +296,7 @@ def _part(label: str, own: TermChoice) -> _Part:
 def _checked(term: Term, turns: Sequence[Turn]) -> list[float]:
     """A term's values of the turns: a finite number for each.
 
-    Raises:
-        PluginError: It failed, or gave something else.
+    Raises PluginError if it failed, or gave something else.
     """
     with plugin_call("term", term, "values"):
         given: Any = term.values(turns)

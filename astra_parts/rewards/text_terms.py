@@ -119,8 +119,7 @@ class GoalSimilarity(Term):
     def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:
         """Finds the model; refuses prompts without any goal.
 
-        Raises:
-            ConfigurationError: No prompt has a goal.
+        Raises ConfigurationError if no prompt has a goal.
         """
         if prompts and not any(goal_of(prompt) for prompt in prompts):
             msg = (

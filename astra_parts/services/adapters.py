@@ -55,8 +55,7 @@ _ONLY = {
 def add_from(service: TrainingService, path: str, model: Any) -> None:
     """Adds the adapters at a path of the service to the model's own weights.
 
-    Raises:
-        TrainingError: The service keeps them, or they do not fit. The model is then unchanged.
+    Raises TrainingError if the service keeps them, or they do not fit. The model is then unchanged.
     """
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder) / "weights.tar"
@@ -78,9 +77,8 @@ def add_downloaded(model: Any, folder: Path) -> None:
         folder: A folder with ``adapter_config.json`` and ``adapter_model.safetensors`` somewhere
             below it, as PEFT writes them.
 
-    Raises:
-        TrainingError: They are missing, have options that are unknown here, or adapt layers that
-            the model does not have. The model is then unchanged.
+    Raises TrainingError if they are missing, have options that are unknown here, or adapt layers
+    that the model does not have. The model is then unchanged.
     """
     files = sorted(folder.rglob("adapter_model.safetensors"))
     if len(files) != 1:

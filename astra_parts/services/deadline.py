@@ -41,8 +41,7 @@ def all_within(limit_s: float, futures: Sequence[Future[T]]) -> list[T]:
         limit_s: Seconds from now.
         futures: Running calls. Those without an answer are cancelled, whatever ends the wait.
 
-    Raises:
-        TimeoutError: One of them was late.
+    Raises TimeoutError if one of them was late.
     """
     try:
         done, _ = wait(futures, timeout=limit_s, return_when=FIRST_EXCEPTION)
@@ -62,8 +61,7 @@ def blocking_within(limit_s: float, work: Callable[[], T], *, loop: asyncio.Abst
         limit_s: Seconds from now; then the tasks that it started are cancelled, which ends it too.
         work: Runs in its own thread, which ends with the process.
 
-    Raises:
-        TimeoutError: The work was late.
+    Raises TimeoutError if the work was late.
     """
     before, future = asyncio.all_tasks(loop), Future[T]()
 

@@ -111,8 +111,7 @@ class FineTuning:
     def weights(self, model: str, *, most: int) -> bytes | None:
         """The weights of a model as safetensors; None if the service does not give them.
 
-        Raises:
-            TrainingError: They are longer, or the service breaks off.
+        Raises TrainingError if they are longer, or the service breaks off.
         """
         try:
             fetched = self._fetched("GET", _WEIGHTS, size=most, most=most, params={"model": model})
@@ -206,8 +205,7 @@ def _record(content: bytes) -> dict[str, Any]:
 def _refused(status: int, content: bytes) -> str:
     """The service's error message, masked.
 
-    Raises:
-        ServiceRefusal: It is about the content of the data.
+    Raises ServiceRefusal if it is about the content of the data.
     """
     try:
         error = json.loads(content).get("error") or {}

@@ -44,11 +44,7 @@ class ServicePointer(Section):
         return service
 
     def try_out(self, contexts: Sequence[Sequence[int]], *, max_tokens: int) -> None:
-        """Checks that the service samples after each context.
-
-        Raises:
-            TrainingError: It does not, even after the weights are published again.
-        """
+        """Raises TrainingError unless the service samples after each context."""
         service = self.service()
         draws = [Draw(tuple(context), 0, max_tokens, ()) for context in contexts]
         found = service.draw(draws, self.path)
@@ -76,8 +72,7 @@ class ServicePointer(Section):
 def read_pointer(folder: Path) -> ServicePointer | None:
     """The pointer in an attacker's folder; None where the folder has weights.
 
-    Raises:
-        ConfigurationError: It is not one.
+    Raises ConfigurationError if it is not one.
     """
     file = folder / POINTER
     if not file.is_file():

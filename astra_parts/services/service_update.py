@@ -53,11 +53,7 @@ def window_records(window: Sequence[object], *, aggregation: Aggregation) -> lis
 
 
 def policy_batches(batches: Sequence[object]) -> list[PolicyBatch]:
-    """The batches, all of which are of probes.
-
-    Raises:
-        TrainingError: One is not.
-    """
+    """The batches, all of which are of probes. Raises TrainingError if one is not."""
     found = [batch for batch in batches if isinstance(batch, PolicyBatch)]
     if len(found) < len(batches):
         msg = "trainer 'remote' must have batches of probes, got others; name another algorithm"

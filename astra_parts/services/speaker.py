@@ -110,8 +110,7 @@ class Speaker:
     ) -> list[Continuations]:
         """The utterances after each context, one for each of its keys.
 
-        Raises:
-            RolloutError: Too many draws of a context failed.
+        Raises RolloutError if too many draws of a context failed.
         """
         draws = [
             Draw(tuple(context), _seed(key), generation.max_new_tokens, model.end_ids)
@@ -210,9 +209,8 @@ class Speaker:
 def check_plain(generation: GenerationConfiguration) -> None:
     """Checks that a service samples in this way: from the unmodified model without truncation.
 
-    Raises:
-        ConfigurationError: It would drop a setting, or its log-probabilities would be of another
-            distribution than the one that sampled.
+    Raises ConfigurationError if it would drop a setting, or its log-probabilities would be of
+    another distribution than the one that sampled.
     """
     for name in type(generation).model_fields:
         value, plain = getattr(generation, name), getattr(_PLAIN, name)
@@ -227,8 +225,7 @@ def check_plain(generation: GenerationConfiguration) -> None:
 def check_here(system: System, *, subject: str) -> None:
     """Checks that this process rolls out, since only it knows that the attacker is at a service.
 
-    Raises:
-        ConfigurationError: Workers would sample from the local weights instead.
+    Raises ConfigurationError if workers would sample from the local weights instead.
     """
     if system.crew is not None and not system.crew.executor.is_here:
         msg = (

@@ -40,8 +40,7 @@ class TrainingFile:
 def method_of(algorithm: str) -> Method:
     """How a service learns what an algorithm selects.
 
-    Raises:
-        ConfigurationError: It selects nothing that can be written as text.
+    Raises ConfigurationError if it selects nothing that can be written as text.
     """
     if algorithm not in _METHODS:
         msg = (
@@ -73,8 +72,7 @@ def lines_of(
 ) -> TrainingFile:
     """The lines of the steps that an algorithm selected, checked as a service would check them.
 
-    Raises:
-        TrainingError: A step does not fit this method.
+    Raises TrainingError if a step does not fit this method.
     """
     if method == "dpo":
         pairs = [step for step in steps if isinstance(step, PreferencePair)]

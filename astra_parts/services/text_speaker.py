@@ -59,8 +59,7 @@ class TextSpeaker:
     ) -> list[Continuations]:
         """The utterances after each context, one for each of its keys.
 
-        Raises:
-            RolloutError: The server did not answer.
+        Raises RolloutError if the server did not answer.
         """
         chats = [_conversation(model, context) for context in contexts]
         outcomes = self._connected().respond(chats, keys, generation)

@@ -163,8 +163,7 @@ class TextTrainer(ServiceTrainer):
     def _job_done(self, lines: TrainingFile, *, base: str, iteration: int) -> str:
         """The model of the iteration's job.
 
-        Raises:
-            TrainingError: The job ended without a model.
+        Raises TrainingError if the job ended without a model.
         """
         attempt = self._attempt(iteration)
         file = self._asked(
@@ -192,8 +191,7 @@ class TextTrainer(ServiceTrainer):
     def _attempt(self, iteration: int) -> int:
         """The number of jobs of the iteration that ended without a model.
 
-        Raises:
-            TrainingError: The last one was refused, as another one would be.
+        Raises TrainingError if the last one was refused, as another one would be.
         """
         attempt = 0
         while (end := self.asked.result(STAGE, iteration, f"end-{attempt}")) is not None:

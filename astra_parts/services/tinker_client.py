@@ -223,8 +223,7 @@ class TinkerService:
         Hosted services give a signed address of their store, which needs no key; others serve the
         file themselves, at the address in their documentation.
 
-        Raises:
-            TrainingError: The download takes longer than the limit.
+        Raises TrainingError if the download takes longer than the limit.
         """
         model, _, name = path.removeprefix("tinker://").partition("/sampler_weights/")
         place = f"{self._address}/api/v1/training_runs/{model}/checkpoints/{name}/download"
@@ -279,8 +278,7 @@ async def _fetch(url: str, archive: Path, *, limit_s: float) -> None:
 def key_in(variable: str | None) -> str | None:
     """The key in a variable of the environment; None where none is named.
 
-    Raises:
-        ConfigurationError: The variable is empty.
+    Raises ConfigurationError if the variable is empty.
     """
     key = os.environ.get(variable, "").strip() if variable else None
     if key == "":

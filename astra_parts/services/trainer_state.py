@@ -72,8 +72,7 @@ class TrainerState:
     def open(cls, path: Path, *, run: str) -> Self:
         """The state in the file, or a new one.
 
-        Raises:
-            CheckpointError: The file is damaged, or of another run.
+        Raises CheckpointError if the file is damaged, or of another run.
         """
         if not path.exists():
             return cls(path, run)
@@ -122,8 +121,7 @@ class TrainerState:
             look_up: Finds the result of an earlier process's intent at the service. If it is None,
                 or returns None, the effect is done again.
 
-        Raises:
-            CheckpointError: An effect of this name was begun with another request.
+        Raises CheckpointError if an effect of this name was begun with another request.
         """
         intent = self._intent(part, record_digest(request))
         known = self.effects.get(intent.name)

@@ -34,8 +34,7 @@ def check_address(
         address: An address such as ``http://127.0.0.1:8000/v1``.
         authorization: Names hosts other than this machine; None for none.
 
-    Raises:
-        AuthorizationError: It is no plain address, has no such port, or is not authorised.
+    Raises AuthorizationError if it is no plain address, has no such port, or is not authorised.
     """
     if not _ADDRESS.fullmatch(address):
         # Neither user nor query is shown, as there might be a password in it.

@@ -149,8 +149,7 @@ class _CommandProcess:
     def answer(self, line: bytes) -> bytes:
         """The program's answer to a line.
 
-        Raises:
-            CallError: The program ended, took too long or wrote too much.
+        Raises CallError if the program ended, took too long or wrote too much.
         """
         end = time.monotonic() + self._options.timeout_s
         assert self._process.stdin is not None  # noqa: S101  # for mypy: it is a pipe
@@ -187,11 +186,7 @@ class _CommandProcess:
 
 
 def _read(line: bytes, body: Mapping[str, Any]) -> Kept:
-    """The reply in a line.
-
-    Raises:
-        CallError: There is none.
-    """
+    """The reply in a line. Raises CallError if there is none."""
     try:
         told = json.loads(line)
     except (ValueError, RecursionError) as error:

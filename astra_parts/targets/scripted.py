@@ -119,8 +119,7 @@ class Scripted(Target):
 def _rules_of(options: Scripted.Options) -> Rules:
     """The rules of the file, or those of the options.
 
-    Raises:
-        ConfigurationError: The file cannot be read, or holds something else.
+    Raises ConfigurationError if the file cannot be read, or holds something else.
     """
     path = options.path
     if path is None:

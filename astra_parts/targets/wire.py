@@ -77,8 +77,7 @@ def read(content: bytes, *, api: str, tags: Sequence[str], prompt: str) -> Kept:
         tags: The tags that open and close reasoning in a text; empty for none.
         prompt: The request's text, to estimate its tokens if the answer has no count.
 
-    Raises:
-        CallError: There is no reply in it.
+    Raises CallError if there is no reply in it.
     """
     try:
         answer = json.loads(content)
@@ -127,8 +126,7 @@ def without_thinking(text: str, tags: Sequence[str]) -> tuple[str, str]:
 def _told(told: Mapping[str, Any], name: str, finish: str) -> tuple[str, str]:
     """What was said and, where it has a field or a part of its own, the reasoning before it.
 
-    Raises:
-        CallError: There is no text, and no reason for that.
+    Raises CallError if there is no text, and no reason for that.
     """
     thinking = _joined(told.get("reasoning_content") or told.get("reasoning") or "")
     content = told.get(name)

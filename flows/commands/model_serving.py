@@ -119,8 +119,7 @@ def _require_folder(folder: Path) -> None:
 def listen(host: str, port: int) -> "socket":
     """A socket that listens there, before anything is loaded.
 
-    Raises:
-        ConfigurationError: The address is not this machine's, or the port is taken.
+    Raises ConfigurationError if the address is not this machine's, or the port is taken.
     """
     from socket import create_server
 

@@ -83,8 +83,7 @@ def leave_page(page: str, path: Path, *, opened: bool) -> None:
 def registry() -> "MlflowClient":
     """A client of the registry, which is not created here.
 
-    Raises:
-        DataError: There is none yet.
+    Raises DataError if there is none yet.
     """
     from flows.registry import existing_registry
 

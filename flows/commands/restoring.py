@@ -41,8 +41,7 @@ def restore(
 def _kept(client: "MlflowClient", found: "Lineage", name: str) -> dict[Path, str]:
     """The files that registration kept beside the version's evaluation.
 
-    Raises:
-        DataError: The version has none.
+    Raises DataError if the version has none.
     """
     from tasks.tracking.artifacts import fetched, kept_files
     from tasks.tracking.registry.evidence import evaluation_folder
@@ -69,8 +68,7 @@ def _kept(client: "MlflowClient", found: "Lineage", name: str) -> dict[Path, str
 def _proofs(found: "Lineage") -> Iterator[str]:
     """A line for each part that is the version's, and one about its code.
 
-    Raises:
-        DataError: A part differs.
+    Raises DataError if a part differs.
     """
     from astra_core.models.folders import attacker_digest
     from tasks.tracking.lineage.logged import data_digest

@@ -32,8 +32,7 @@ def deploy_all() -> list[str]:
 def run_worker() -> int:
     """The exit status of a worker that runs in the foreground.
 
-    Raises:
-        ServiceError: No server answers, or a worker runs already.
+    Raises ServiceError if no server answers, or a worker runs already.
     """
     if any(service.name == "worker" for service in running()):
         msg = "a worker must run once, got the one of 'astra ui'; 'astra ui --stop' ends it"
@@ -90,8 +89,7 @@ def _prefect(environment: dict[str, str], *arguments: str) -> None:
 def _deployments(path: Path = Path("prefect.yaml")) -> list[str]:
     """One line for each deployment that the file describes.
 
-    Raises:
-        ConfigurationError: The file is missing, or describes none.
+    Raises ConfigurationError if the file is missing, or describes none.
     """
     record = load_yaml(read_yaml_text(path), subject=str(path), way_out="correct that line")
     try:

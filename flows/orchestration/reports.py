@@ -21,8 +21,7 @@ class PipelineReport:
     def add(self, outcome: StageOutcome) -> StageOutcome:
         """The outcome, after it is recorded.
 
-        Raises:
-            StageError: The stage is not done; the message is the stage's own.
+        Raises StageError if the stage is not done; the message is the stage's own.
         """
         self.outcomes.append(outcome)
         return outcome.checked()

@@ -29,8 +29,7 @@ class StageOutcome:
     def checked(self) -> "StageOutcome":
         """The same outcome, if the stage is done.
 
-        Raises:
-            StageError: The stage is not done; the message is the stage's own.
+        Raises StageError if the stage is not done; the message is the stage's own.
         """
         if self.error is not None:
             raise self.error

@@ -97,8 +97,7 @@ def told_drift(stage: str, params: Params) -> DataDrift | None:
 def show_drift(params: Params, *, as_json: bool) -> None:
     """Prints how all data here differ from the champion's.
 
-    Raises:
-        DataError: There is no champion, or a report is missing.
+    Raises DataError if there is no champion, or a report is missing.
     """
     found = drift_of(tuple(REPORTS), params)
     if found is None:

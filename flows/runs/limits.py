@@ -26,8 +26,7 @@ def time_limit(seconds: float, subject: str) -> Iterator[None]:
     It works in the main thread, where flows and commands run; another thread gets no signal and so
     has no limit.
 
-    Raises:
-        StageTimeoutError: The time is over.
+    Raises StageTimeoutError if the time is over.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -24,8 +24,7 @@ def api_url() -> str | None:
 def checked_address(url: str) -> str:
     """The address unchanged, if it can be that of a Prefect server.
 
-    Raises:
-        ConfigurationError: ``PREFECT_API_URL`` holds something else.
+    Raises ConfigurationError if ``PREFECT_API_URL`` holds something else.
     """
     try:
         parts = urlsplit(url)
@@ -42,11 +41,7 @@ def checked_address(url: str) -> str:
 
 
 def require_api_url() -> str:
-    """The address of a Prefect server that answers.
-
-    Raises:
-        ServiceError: There is none.
-    """
+    """The address of a Prefect server that answers. Raises ServiceError if there is none."""
     url = api_url()
     if url is None or not answers(f"{url}/health"):
         place = f"at {url}" if url else "on this machine"
@@ -61,8 +56,7 @@ def client_environment(url: str | None = None) -> dict[str, str]:
     Args:
         url: The address of its API; by default that of ``api_url``.
 
-    Raises:
-        ServiceError: There is no server, or it rejects us.
+    Raises ServiceError if there is no server, or it rejects us.
     """
     url = url or require_api_url()
     if own_server(url) is not None:

@@ -39,8 +39,7 @@ request.send();
 def create_app() -> FastAPI:
     """The guarded application; MLflow finds it by the entry point in ``pyproject.toml``.
 
-    Raises:
-        ConfigurationError: There is no secret.
+    Raises ConfigurationError if there is no secret.
     """
     auth = os.environ.get(AUTH, "")
     if not all(auth.partition(":")):

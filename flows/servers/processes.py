@@ -57,8 +57,7 @@ def run_group(
         stdin: As in ``subprocess``; with PIPE its standard input ends when we do.
         folder: Its working folder; ours by default.
 
-    Raises:
-        subprocess.TimeoutExpired: The command took longer than ``timeout_s``.
+    Raises subprocess.TimeoutExpired if the command took longer than ``timeout_s``.
     """
     process: subprocess.Popen[bytes] | None = None
     try:

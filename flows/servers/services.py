@@ -158,8 +158,7 @@ def _start_other(
 def wait_until_ready(service: Service, path: str, *, timeout_s: float = START_TIMEOUT_S) -> None:
     """Returns when the service answers at ``path``.
 
-    Raises:
-        ServiceError: It ended, or did not answer in time.
+    Raises ServiceError if it ended, or did not answer in time.
     """
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:

@@ -77,8 +77,7 @@ class Point:
 def make_points(settings: Sequence[Setting], seeds: Sequence[int]) -> list[Point]:
     """The points of every setting and seed, in this order; nothing is written.
 
-    Raises:
-        ConfigurationError: A setting is not one of params.yaml, or seeds would change nothing.
+    Raises ConfigurationError if a setting is not one of params.yaml, or seeds would change nothing.
     """
     code = code_digest()
     return [

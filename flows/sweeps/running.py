@@ -91,8 +91,7 @@ def register_point(point: Point, *, timeout_s: float | None) -> RegistrationRece
 def run_stages(point: Point, *turns: str, parent: str | None, timeout_s: float | None) -> None:
     """Runs stages in the point's workspace, which is created if it is missing.
 
-    Raises:
-        StageError: One failed; the message is the stage's own.
+    Raises StageError if one failed; the message is the stage's own.
     """
     point.make_workspace()
     for stage in STAGE_NAMES:

@@ -28,8 +28,7 @@ _TRIES = 100
 def grid(axes: Sequence[Axis], count: int, found: Found) -> list[Setting]:
     """Every combination of the axes' values, the last axis fastest, once.
 
-    Raises:
-        ConfigurationError: An axis is a range.
+    Raises ConfigurationError if an axis is a range.
     """
     del count
     for axis in axes:
@@ -120,11 +119,7 @@ SAMPLERS: Mapping[str, Sampler] = {"grid": grid, "random": random, "optuna": opt
 
 
 def sampler_called(name: str) -> Sampler:
-    """The sampler with this name.
-
-    Raises:
-        ConfigurationError: There is none.
-    """
+    """The sampler with this name. Raises ConfigurationError if there is none."""
     if name not in SAMPLERS:
         msg = f"--sampler must be one of {list(SAMPLERS)}, got '{name}'"
         raise ConfigurationError(msg)
@@ -136,8 +131,7 @@ def read_asked(
 ) -> tuple[tuple[Axis, ...], tuple[int, ...]]:
     """The axes and seeds that a sweep of these options tries.
 
-    Raises:
-        ConfigurationError: One of them cannot be used, or there are too many points.
+    Raises ConfigurationError if one of them cannot be used, or there are too many points.
     """
     if count < 1:
         msg = f"--count must be at least 1, got {count}"

@@ -44,11 +44,7 @@ class Axis:
 
 
 def read_axis(text: str) -> Axis:
-    """The axis that ``key=values`` describes.
-
-    Raises:
-        ConfigurationError: It cannot be read.
-    """
+    """The axis that ``key=values`` describes. Raises ConfigurationError if it cannot be read."""
     key, equals, written = (part.strip() for part in text.partition("="))
     if not equals or not written or not all(key.split(".")):
         msg = (
@@ -68,8 +64,7 @@ def read_axis(text: str) -> Axis:
 def read_axes(texts: Sequence[str]) -> tuple[Axis, ...]:
     """An axis for each text.
 
-    Raises:
-        ConfigurationError: One cannot be read, or two have the same key.
+    Raises ConfigurationError if one cannot be read, or two have the same key.
     """
     axes = tuple(read_axis(text) for text in texts)
     keys = [axis.key for axis in axes]
@@ -83,8 +78,7 @@ def read_axes(texts: Sequence[str]) -> tuple[Axis, ...]:
 def read_seeds(text: str) -> tuple[int, ...]:
     """The seeds of ``0..4`` or ``0,3,7``, each once.
 
-    Raises:
-        ConfigurationError: It cannot be read.
+    Raises ConfigurationError if it cannot be read.
     """
     seeds: list[int] = []
     for part in text.split(","):

@@ -151,8 +151,7 @@ class SetFacts:
 def rollout_facts(frame: pd.DataFrame, limits: TokenLimits = NO_LIMITS) -> pd.DataFrame:
     """One row of plain values per node, without texts and lists.
 
-    Raises:
-        DataError: A column of rollouts.parquet is missing.
+    Raises DataError if a column of rollouts.parquet is missing.
     """
     missing = sorted(set(ROLLOUT_COLUMNS) - set(frame.columns))
     if missing:

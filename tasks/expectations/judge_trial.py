@@ -20,8 +20,7 @@ _TRIED = (
 def try_judge(judge: Any) -> tuple[str, ...]:
     """What is doubtful about a judge that answers a rubric; other judges are not tried.
 
-    Raises:
-        DataError: It judges none of the three.
+    Raises DataError if it judges none of the three.
     """
     from astra_core.judge import checked_judgements
     from astra_parts.judges.rubrics import RubricOptions

@@ -40,8 +40,7 @@ class Crossed:
 def base_with_target(folder: Path, params: Params, *, base: Path = BASE) -> Path:
     """A folder as the models stage writes it, with another target.
 
-    Raises:
-        ConfigurationError: The folder holds no model, or the configured target has no weights.
+    Raises ConfigurationError if the folder holds no model, or the configured target has no weights.
     """
     from astra_core.models.pretrained import weights_digest
 

@@ -61,8 +61,7 @@ def say_plainly(lines: str) -> None:
 def _put(line: str, stream: TextIO) -> None:
     """Prints a line; letters that the stream's encoding lacks are escaped.
 
-    Raises:
-        AstraError: The reader has gone, or the disk is full.
+    Raises AstraError if the reader has gone, or the disk is full.
     """
     try:
         print(_encodable(line, stream), file=stream, flush=True)

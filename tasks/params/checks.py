@@ -41,8 +41,7 @@ class Setup:
     def of(cls, params: Params) -> Self:
         """The setup, after every plug-in is found and its options are read.
 
-        Raises:
-            ConfigurationError: A plug-in is unknown, or an option is unknown or out of range.
+        Raises ConfigurationError if a plug-in is unknown, or an option is unknown or out of range.
         """
         system, training = params.system, params.training
         found = cls(

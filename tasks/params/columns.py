@@ -27,8 +27,7 @@ def known_columns(prompts: PromptsConfiguration) -> frozenset[str] | None:
 def check_columns(params: Params) -> None:
     """Checks that the prompts have what the system prompt and the judge of secrets read.
 
-    Raises:
-        ConfigurationError: They lack a column.
+    Raises ConfigurationError if they lack a column.
     """
     told = getattr(find("target", params.system.target).options, "system_prompt", None)
     asked = {"system.target.options.system_prompt": columns_in(told or "")}

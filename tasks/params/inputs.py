@@ -17,8 +17,7 @@ from tasks.pipeline.order import stages
 def check_inputs(params: Params) -> None:
     """Checks that the files read from outside of the pipeline exist, and no stage makes them.
 
-    Raises:
-        ConfigurationError: A path lies in what a stage makes, holds it, or names nothing.
+    Raises ConfigurationError if a path lies in what a stage makes, holds it, or names nothing.
     """
     _check_names(params)
     made = {path: stage.name for stage in stages().values() for path in stage.products}

@@ -23,8 +23,7 @@ VARIABLE = "ASTRA_OVERRIDES"
 def overrides() -> dict[str, Any]:
     """The values that hold in place of those of params.yaml, by dotted key; empty without any.
 
-    Raises:
-        ConfigurationError: The variable does not hold a JSON object.
+    Raises ConfigurationError if the variable does not hold a JSON object.
     """
     written = os.environ.get(VARIABLE)
     if not written:
@@ -57,8 +56,7 @@ def laid_over(values: Mapping[str, Any]) -> Iterator[None]:
 def overlaid(record: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of the record of params.yaml in which the overrides replace its own values.
 
-    Raises:
-        ConfigurationError: A key leads through something that has no keys.
+    Raises ConfigurationError if a key leads through something that has no keys.
     """
     new = copy.deepcopy(dict(record))
     for key, value in overrides().items():
@@ -70,8 +68,7 @@ def overlaid(record: Mapping[str, Any]) -> dict[str, Any]:
 def owner_of(record: Any, key: str) -> tuple[Any, str]:
     """The mapping that holds a dotted key, and the key's last part; a missing mapping is created.
 
-    Raises:
-        ConfigurationError: The key is malformed, or leads through something that has no keys.
+    Raises ConfigurationError if the key is malformed, or leads through something that has no keys.
     """
     parts = key.strip().split(".")
     if not all(parts):

@@ -47,8 +47,7 @@ def keys_of(params: Params, record: Mapping[str, Any], section: str = "") -> lis
         section: Dotted, such as ``training.kl``. What has no line of its own, such as an item of a
             list or a key below null, gives the nearest key or section that leads to it.
 
-    Raises:
-        ConfigurationError: There is no such section, or a plug-in cannot be read.
+    Raises ConfigurationError if there is no such section, or a plug-in cannot be read.
     """
     found = [
         Key(name, _plain(value), _plain(default), meaning, is_given=_is_given(record, name))

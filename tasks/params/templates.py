@@ -14,8 +14,7 @@ def check_templates(params: Params) -> None:
 
     A stage fetches those of the hub or of a registered version, and tries them then.
 
-    Raises:
-        ConfigurationError: A tokenizer has no chat template, or its template rejects it.
+    Raises ConfigurationError if a tokenizer has no chat template, or its template rejects it.
     """
     system, models = params.system, params.models
     attacker = system.attacker

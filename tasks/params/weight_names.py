@@ -17,8 +17,7 @@ def check_weight_names(params: Params) -> None:
 
     A stage fetches a model of the hub or of a registered version, and tries them then.
 
-    Raises:
-        ConfigurationError: A pattern is found in no name, or there is no such layer.
+    Raises ConfigurationError if a pattern is found in no name, or there is no such layer.
     """
     training, agents = params.training, params.system.agents
     own = {name: agent.own_weights for name, agent in agents.items() if agent.own_weights}

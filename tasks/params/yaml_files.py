@@ -24,8 +24,7 @@ _REASON_LIMIT = 140
 def read_yaml_text(path: Path) -> str:
     """The text of a YAML file that is safe to build.
 
-    Raises:
-        ConfigurationError: It is no file, no UTF-8, no YAML, or expands to too much.
+    Raises ConfigurationError if it is no file, no UTF-8, no YAML, or expands to too much.
     """
     if not is_file(path):
         kind = kind_of(path)
@@ -58,9 +57,8 @@ def read_yaml_text(path: Path) -> str:
 def check_yaml(text: str, *, subject: str, way_out: str) -> None:
     """Checks that the text is YAML of a sensible size.
 
-    Raises:
-        ConfigurationError: It is not; the message begins with ``subject`` and ends with
-            ``way_out``.
+    Raises ConfigurationError if it is not; the message begins with ``subject`` and ends with
+    ``way_out``.
     """
     try:
         _count(text)
@@ -72,8 +70,7 @@ def check_yaml(text: str, *, subject: str, way_out: str) -> None:
 def load_yaml(text: str, *, subject: str, way_out: str) -> Any:
     """The plain values of a checked text (YAML 1.2, so that 1e-4 is a number).
 
-    Raises:
-        ConfigurationError: It holds tags, repeated keys or values that cannot be built.
+    Raises ConfigurationError if it holds tags, repeated keys or values that cannot be built.
     """
     try:
         return deepcopy(_built(text))
@@ -125,8 +122,7 @@ class _Size:
     def count(self, event: Any) -> None:
         """Adds one event.
 
-        Raises:
-            _TooMuchError: There are too many nodes or levels, or an anchor holds itself.
+        Raises _TooMuchError if there are too many nodes or levels, or an anchor holds itself.
         """
         from ruamel.yaml import events
 

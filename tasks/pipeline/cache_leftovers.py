@@ -70,8 +70,7 @@ class CacheLeftovers:
 def cache_leftovers(needed: Iterable[str] = (), *, min_days: float) -> CacheLeftovers:
     """What can be removed from the working folder's cache; removes nothing.
 
-    Raises:
-        DataError: git cannot tell what earlier commits need.
+    Raises DataError if git cannot tell what earlier commits need.
     """
     if not CACHE.is_dir():
         return CacheLeftovers()
@@ -163,8 +162,7 @@ def _is_tracked_name(name: str) -> bool:
 def _named_in_git() -> set[str]:
     """The digests that the lock files of all commits name; none without git.
 
-    Raises:
-        DataError: There is a repository that git cannot read.
+    Raises DataError if there is a repository that git cannot read.
     """
     if not has_git(Path()):
         return set()

@@ -144,8 +144,7 @@ def check_folders() -> None:
 def check_writable(paths: Iterable[Path]) -> None:
     """Raises unless every path can be made, or replaced.
 
-    Raises:
-        ConfigurationError: One cannot; better now than after hours of work.
+    Raises ConfigurationError if one cannot; better now than after hours of work.
     """
     for path in paths:
         closed = closed_above(path.parent)

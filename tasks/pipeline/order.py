@@ -28,8 +28,7 @@ CURVES = {
 def stages(names: Iterable[str] = STAGE_NAMES) -> dict[str, Stage]:
     """Every stage by name, in the order in which they can run; imports no torch.
 
-    Raises:
-        ConfigurationError: A stage module is missing, or the stages do not fit together.
+    Raises ConfigurationError if a stage module is missing, or the stages do not fit together.
     """
     found = {name: find_stage(name) for name in names}
     check_order(found)
@@ -39,8 +38,7 @@ def stages(names: Iterable[str] = STAGE_NAMES) -> dict[str, Stage]:
 def find_stage(name: str) -> Stage:
     """The stage called ``name``; only its own module is imported.
 
-    Raises:
-        ConfigurationError: There is no such stage, or its module describes none or several.
+    Raises ConfigurationError if there is no such stage, or its module describes none or several.
     """
     check_name(name)
     return read_stage(f"tasks.stages.{name}")
@@ -58,8 +56,7 @@ def check_name(name: str) -> None:
 def read_stage(module_name: str) -> Stage:
     """The stage that a module describes; its name is the module's.
 
-    Raises:
-        ConfigurationError: The module is missing, or describes none or several.
+    Raises ConfigurationError if the module is missing, or describes none or several.
     """
     try:
         module = importlib.import_module(module_name)
@@ -162,8 +159,7 @@ def watched_by(name: str) -> frozenset[str]:
 def read_pipeline(path: Path = PIPELINE_FILE) -> str:
     """The text of dvc.yaml; bytes that are no UTF-8 become a mark, which differs from our text.
 
-    Raises:
-        ConfigurationError: It is no file.
+    Raises ConfigurationError if it is no file.
     """
     if not is_file(path):
         msg = f"{path} must be a file, got {kind_of(path)}; run 'astra render'"
@@ -209,8 +205,7 @@ def outdated(params: Params) -> Iterator[tuple[str, str]]:
 def check_order(pipeline: dict[str, Stage]) -> None:
     """Checks that each path is written by one stage, which runs before those that read it.
 
-    Raises:
-        ConfigurationError: A path has no writer, a late one, or two.
+    Raises ConfigurationError if a path has no writer, a late one, or two.
     """
     writers: dict[Path, str] = {}
     for stage in pipeline.values():

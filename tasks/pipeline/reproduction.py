@@ -42,8 +42,7 @@ class AtWorkError(ConfigurationError):
 def is_current(stage: str) -> bool:
     """Whether DVC finds one stage unchanged; takes tens of milliseconds and starts nothing.
 
-    Raises:
-        ConfigurationError: The folder is no DVC project, or has no such stage.
+    Raises ConfigurationError if the folder is no DVC project, or has no such stage.
     """
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
@@ -66,9 +65,8 @@ def is_current(stage: str) -> bool:
 def changes() -> dict[str, list[str]]:
     """What DVC finds changed, such as ``params.yaml modified``, by stage; only changed ones.
 
-    Raises:
-        ConfigurationError: The folder is no DVC project, its dvc.yaml cannot be read, or, an
-            AtWorkError, another process works there.
+    Raises ConfigurationError if the folder is no DVC project, its dvc.yaml cannot be read, or, an
+    AtWorkError, another process works there.
     """
     from dvc.exceptions import DvcException
     from dvc.repo import Repo

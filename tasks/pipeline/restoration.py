@@ -21,8 +21,7 @@ def put_back(files: Mapping[Path, str]) -> Path | None:
     Returns:
         The folder with the two as they were; None if they were the same.
 
-    Raises:
-        DataError: A run is at work here, DVC lacks a result, or has no copy of what is here.
+    Raises DataError if a run is at work here, DVC lacks a result, or has no copy of what is here.
     """
     # Before DVC is imported: it reads the umask once and gives its files that mode.
     keep_private()

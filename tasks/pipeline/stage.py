@@ -124,8 +124,7 @@ def stage(*, name: str | None = None, is_parallel: bool = False) -> Callable[[Fu
         name: A noun; by default the name of the module.
         is_parallel: True when several processes can run it together; the first one writes.
 
-    Raises:
-        ConfigurationError: When applied to a signature that breaks the rule above.
+    Raises ConfigurationError when applied to a signature that breaks the rule above.
     """
 
     def describe(function: Function) -> Function:

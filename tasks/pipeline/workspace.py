@@ -37,8 +37,7 @@ _SHARED = """\
 def fill_workspace(folder: Path, text: str, params: Params) -> None:
     """Gives a folder the project's code and inputs of today; what stages made there stays.
 
-    Raises:
-        ConfigurationError: They name a file by a path that leads out of the project.
+    Raises ConfigurationError if they name a file by a path that leads out of the project.
     """
     named = (path for stage in stages().values() for path in outside_inputs(stage, params))
     inputs = tuple(dict.fromkeys(named))

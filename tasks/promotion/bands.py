@@ -68,8 +68,7 @@ def bands(
     Args:
         report: The figures of the evaluation: ``attacker`` and ``baseline``, the untrained one.
 
-    Raises:
-        DataError: A figure is missing or is not a number.
+    Raises DataError if a figure is missing or is not a number.
     """
     own, untrained = report["attacker"], report["baseline"]
     return (*_figures(own, untrained, rules), *_more_nonwords(table, rules))
@@ -175,8 +174,7 @@ def _more_nonwords(table: "pd.DataFrame", rules: PromotionConfiguration) -> Iter
 def figure(figures: Mapping[str, Any], name: str, owner: str) -> float:
     """One figure as a number; an interval gives its ``value``.
 
-    Raises:
-        DataError: It is missing or is not a finite number.
+    Raises DataError if it is missing or is not a finite number.
     """
     value = figures.get(name)
     if isinstance(value, Mapping):

@@ -141,8 +141,7 @@ def rollback(model_name: str, *, client: "MlflowClient | None" = None) -> Rollba
     The version that is withdrawn is refused by later promotions until its tag
     ``promotion.decision`` is removed, so that a schedule does not bring it back.
 
-    Raises:
-        TrackingError: There is no such model, champion or previous version.
+    Raises TrackingError if there is no such model, champion or previous version.
     """
     with store_errors():
         client = client or connect()

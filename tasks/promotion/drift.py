@@ -24,8 +24,7 @@ def drift_between(
         today: Success rate of each prompt, in [0, 1].
         registered: The same for the prompts at registration, which are different ones.
 
-    Raises:
-        DataError: A sample is empty.
+    Raises DataError if a sample is empty.
 
     Source:
         Welch's t-interval for unequal variances (Biometrika 34, 1947).

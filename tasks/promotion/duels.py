@@ -81,8 +81,7 @@ def judge(
         champion: A version; None while there is none, and then the registered evaluation of the
             untrained attacker takes its place.
 
-    Raises:
-        DataError: The candidate's examination is missing or lacks a figure.
+    Raises DataError if the candidate's examination is missing or lacks a figure.
     """
     rules = params.promotion
     found = find_examination(client, candidate, candidate.tags.get(EVALUATION_KEY_TAG, ""))

@@ -112,9 +112,8 @@ def compare(
             strategies of its hits.
         column: The column that is compared, in [0, 1].
 
-    Raises:
-        DataError: A table is empty, repeats a prompt, has a value that is not in [0, 1], or the two
-            do not hold the same prompts.
+    Raises DataError if a table is empty, repeats a prompt, has a value that is not in [0, 1], or
+    the two do not hold the same prompts.
     """
     ours = _rates(candidate, column, "candidate")
     theirs = _rates(champion, column, "champion")

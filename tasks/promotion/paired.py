@@ -37,8 +37,7 @@ def paired(differences: Sequence[float] | NDArray[np.float64], *, imagined: bool
         differences: One per prompt, in [-1, 1], or one per block of prompts.
         imagined: Adds a pair in favour of either side, for differences in [-1, 1].
 
-    Raises:
-        DataError: There are fewer than two.
+    Raises DataError if there are fewer than two.
     """
     found = np.asarray(differences, dtype=np.float64)
     if len(found) < 2:

@@ -81,8 +81,7 @@ def take_over(files: Mapping[str, Path], run: Path) -> None:
     Args:
         files: Files of the exported state, by their path in it.
 
-    Raises:
-        CheckpointError: Every checkpoint, or a model that it refers to, is damaged.
+    Raises CheckpointError if every checkpoint, or a model that it refers to, is damaged.
     """
     from astra_core.training.checkpoint import CheckpointStore, models_of
 

@@ -255,8 +255,7 @@ def flat_figures(area: str, figures: Mapping[str, Any]) -> Iterator[tuple[str, f
 def read_evaluation(path: Path) -> EvaluationRecord:
     """The record that the evaluation stage wrote.
 
-    Raises:
-        DataError: There is none, it lacks a key, or a value is of another type.
+    Raises DataError if there is none, it lacks a key, or a value is of another type.
     """
     return read_record(path, EvaluationRecord, keys=_NEEDED)
 

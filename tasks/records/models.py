@@ -99,8 +99,7 @@ def write_manifest(entries: Mapping[str, ModelEntry], base: Path) -> None:
 def read_manifest(base: Path) -> Manifest:
     """What the models stage recorded for each role.
 
-    Raises:
-        ConfigurationError: The manifest is missing or is not what that stage writes.
+    Raises ConfigurationError if the manifest is missing or is not what that stage writes.
     """
     path = base / FILE
     if not path.is_file():
@@ -117,8 +116,7 @@ def read_manifest(base: Path) -> Manifest:
 def read_model_paths(base: Path) -> dict[str, Path]:
     """The folder of each role that the models stage named in its manifest.
 
-    Raises:
-        ConfigurationError: The manifest is missing or a folder is gone.
+    Raises ConfigurationError if the manifest is missing or a folder is gone.
     """
     manifest = read_manifest(base)
     paths = {}

@@ -23,8 +23,7 @@ ROWS_PER_PIECE = 65536
 def prompt_pieces(folder: Path) -> Iterator["pa.Table"]:
     """The rows of all splits in the order of the prompts stage, a bounded number at a time.
 
-    Raises:
-        DataError: A file is missing, is no parquet file or lacks a column.
+    Raises DataError if a file is missing, is no parquet file or lacks a column.
     """
     import pyarrow as pa
 

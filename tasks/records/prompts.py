@@ -12,8 +12,7 @@ _NEEDED = ("prompt_id", "text")
 def read_prompts(path: Path, *, limit: int | None = None) -> list[Prompt]:
     """The first ``limit`` prompts of one split, in file order.
 
-    Raises:
-        DataError: The file is missing, has no row or is not a table of prompts.
+    Raises DataError if the file is missing, has no row or is not a table of prompts.
     """
     import pyarrow.parquet as pq
     from pyarrow import ArrowException

@@ -32,8 +32,7 @@ def read_record(path: Path, kind: type[Record], *, keys: Sequence[str] = ()) -> 
         kind: A dataclass with its keys as fields; other keys of the file are ignored.
         keys: Further keys that it must have, as in ``read_report``.
 
-    Raises:
-        DataError: There is none, it lacks a key, or a value is of another type.
+    Raises DataError if there is none, it lacks a key, or a value is of another type.
     """
     found = read_report(path, keys=keys)
     try:
@@ -53,8 +52,7 @@ def read_report(path: Path, *, keys: Sequence[str] = ()) -> dict[str, Any]:
     Args:
         keys: Keys that it must have; ``attacker.value`` is a key of an inner record.
 
-    Raises:
-        DataError: There is none, or it lacks a key.
+    Raises DataError if there is none, or it lacks a key.
     """
     try:
         found = read_json(path)

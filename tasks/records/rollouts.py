@@ -85,8 +85,7 @@ def _append(writer: "pq.ParquetWriter", graphs: Sequence[Graph], columns: Sequen
 def read_rollouts(path: Path) -> list[Graph]:
     """The graphs in a rollouts file, in the order they were written.
 
-    Raises:
-        DataError: The file is missing or is no table of rollouts.
+    Raises DataError if the file is missing or is no table of rollouts.
     """
     return list(stream_rollouts(path))
 
@@ -94,8 +93,7 @@ def read_rollouts(path: Path) -> list[Graph]:
 def stream_rollouts(path: Path) -> Iterator[Graph]:
     """The graphs in a rollouts file one by one; at most a row group is in memory.
 
-    Raises:
-        DataError: The file is missing or is no table of rollouts.
+    Raises DataError if the file is missing or is no table of rollouts.
     """
     for table in rollout_tables(path):
         keys = [name for name in _GRAPH if name in table.column_names]
@@ -111,8 +109,7 @@ def stream_rollouts(path: Path) -> Iterator[Graph]:
 def rollout_tables(path: Path) -> Iterator["pa.Table"]:
     """The row groups of a rollouts file; each holds whole graphs.
 
-    Raises:
-        DataError: The file is missing or is no table of rollouts.
+    Raises DataError if the file is missing or is no table of rollouts.
     """
     import pyarrow.parquet as pq
     from pyarrow import ArrowException
@@ -177,8 +174,7 @@ def _read(row: dict[str, Any], part: str) -> dict[str, Any]:
 class StoredRollouts(Sequence[Graph]):
     """A rollouts file as a sequence that keeps no tree in memory; each use reads the file again.
 
-    Raises:
-        DataError: The file is missing, or does not hold whole trees.
+    Raises DataError if the file is missing, or does not hold whole trees.
     """
 
     def __init__(self, path: Path) -> None:

@@ -105,8 +105,7 @@ class AttackerModel(PythonModel):
                 ``top_k``, ``min_p``, ``repetition_penalty``, ``min_new_tokens``, ``seed`` and, of
                 several agents, ``agent``.
 
-        Raises:
-            ValueError: A parameter is out of range, or the input holds no texts.
+        Raises ValueError if a parameter is out of range, or the input holds no texts.
         """
         options = self._options(params or {})
         texts = _texts(model_input)

@@ -109,11 +109,7 @@ class Speakers:
         self._lock = threading.Lock()
 
     def named(self, name: str) -> ServedModel:
-        """The model of this name.
-
-        Raises:
-            RefusalError: There is none.
-        """
+        """The model of this name. Raises RefusalError if there is none."""
         folder = self.folders().get(name)
         if folder is None:
             msg = f"The model '{name}' does not exist"

@@ -87,8 +87,7 @@ class ServedModel:
     def choices(self, context: tuple[int, ...], wanted: Wanted) -> list[SampledText]:
         """The sampled choices after a context.
 
-        Raises:
-            RefusalError: The context and the answer do not fit into what the model can read.
+        Raises RefusalError if the context and the answer do not fit into what the model can read.
         """
         from astra_core.seeding import derive_key
 
@@ -170,8 +169,7 @@ def answered(
 def rendered(model: "LanguageModel", messages: Sequence[Message], *, opens_answer: bool) -> str:
     """A chat in the model's own template.
 
-    Raises:
-        RefusalError: The template rejects these messages.
+    Raises RefusalError if the template rejects these messages.
     """
     from astra_core.models.chat_template import chat_text
 

@@ -56,8 +56,7 @@ class RefusalError(Exception):
 async def body_of(request: Request, kind: type[Asked]) -> Asked:
     """The body of a request, checked.
 
-    Raises:
-        RefusalError: It is not a JSON object, or a key or value in it is not offered.
+    Raises RefusalError if it is not a JSON object, or a key or value in it is not offered.
     """
     try:
         record = json.loads(await request.body())

@@ -57,9 +57,8 @@ class Columns:
     def of_header(self, columns: Sequence[str], *, place: str) -> list[str]:
         """The columns of a table that are kept, in their order.
 
-        Raises:
-            ConfigurationError: A named column is missing, several have its name, or there are too
-                many.
+        Raises ConfigurationError if a named column is missing, several have its name, or there are
+        too many.
         """
         for name in self._required:
             count = columns.count(name)

@@ -34,8 +34,7 @@ def kind_of_file(path: Path) -> str:
 def readable(path: Path) -> Iterator[None]:
     """Within it a file that cannot be read is one line.
 
-    Raises:
-        DataError: It is no UTF-8, is packed and damaged, or the system refuses it.
+    Raises DataError if it is no UTF-8, is packed and damaged, or the system refuses it.
     """
     try:
         yield
@@ -64,8 +63,7 @@ def whole_text(path: Path) -> str:
 def lines_of(path: Path, *, newline: str | None = None) -> Iterator[str]:
     """The lines with their ends, without the byte-order marks that ``cat`` leaves between files.
 
-    Raises:
-        DataError: A line is longer than ``LONGEST_LINE``.
+    Raises DataError if a line is longer than ``LONGEST_LINE``.
     """
     with _opened(path, newline=newline) as file:
         number = 0
@@ -86,8 +84,7 @@ def csv_rows(path: Path, wanted: Collection[str]) -> Iterator[tuple[int, list[st
     Args:
         wanted: Columns, of which the header that the right delimiter gives has one.
 
-    Raises:
-        DataError: It is no CSV.
+    Raises DataError if it is no CSV.
     """
     # The default of 131,072 characters would fail on a long prompt, which validation should judge.
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))

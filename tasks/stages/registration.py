@@ -92,8 +92,7 @@ class RegistrationSetup:
     def of(cls, params: RegistrationParams, files: RegistrationFiles = RegistrationFiles()) -> Self:
         """Reads the outputs of the stages before.
 
-        Raises:
-            DataError: A report is missing or lacks what is recorded.
+        Raises DataError if a report is missing or lacks what is recorded.
         """
         return cls(_evidence(params, files), params.registration)
 
@@ -104,8 +103,7 @@ def register_attacker(
 ) -> RegistrationReceipt:
     """Records the attacker, its run and its reports in MLflow, and makes it the candidate.
 
-    Raises:
-        TrackingError: The store did not answer.
+    Raises TrackingError if the store did not answer.
     """
     with store_errors():
         client = connect()

@@ -89,8 +89,7 @@ class TrainingSetup:
     def of(cls, params: TrainingParams, files: TrainingFiles = TrainingFiles()) -> Self:
         """Loads the models, and the state that a killed run or the last output left.
 
-        Raises:
-            GateError: The first rollouts have no signal to learn from.
+        Raises GateError if the first rollouts have no signal to learn from.
         """
         from astra_core.models.pretrained import device_for
         from astra_core.training.distribution.distributed import World

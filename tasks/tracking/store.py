@@ -246,8 +246,7 @@ def tracking_failures() -> tuple[type[Exception], ...]:
 def experiment_id(client: "MlflowClient", name: str) -> str:
     """The id of the experiment, created if there is none, with an absolute artifact folder.
 
-    Raises:
-        TrackingError: The experiment was deleted.
+    Raises TrackingError if the experiment was deleted.
     """
     from mlflow.exceptions import MlflowException
 
@@ -274,8 +273,7 @@ def mlflow_server_command(port: int = MLFLOW_PORT) -> tuple[list[str], dict[str,
 
     It has one worker and no job runner: 0.5 GB and 4 s to the first page, not 2.7 GB and 41 s.
 
-    Raises:
-        TrackingError: ``MLFLOW_TRACKING_URI`` names a server, which has its own pages.
+    Raises TrackingError if ``MLFLOW_TRACKING_URI`` names a server, which has its own pages.
     """
     uri = tracking_uri()
     if uri.startswith(("http://", "https://")):

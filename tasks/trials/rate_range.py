@@ -56,8 +56,7 @@ class Outcome:
 def rates_between(lowest: float, highest: float, count: int) -> list[float]:
     """Rates from the lowest to the highest, evenly spread by their logarithms, two digits each.
 
-    Raises:
-        ConfigurationError: They do not form a range.
+    Raises ConfigurationError if they do not form a range.
 
     >>> rates_between(1e-5, 1e-3, 3)
     [1e-05, 0.0001, 0.001]

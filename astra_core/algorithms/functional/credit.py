@@ -106,8 +106,7 @@ def visit_weights(
     Returns:
         Positive numbers, float64.
 
-    Raises:
-        DataError: ``parents`` holds an index that does not exist, or a cycle.
+    Raises DataError if ``parents`` holds an index that does not exist, or a cycle.
 
     Source:
         Sutton et al., Policy gradient methods (NIPS 1999), theorem 1: states count by their visits.
@@ -185,8 +184,7 @@ def preference_pairs(
     Returns:
         One row per pair, groups in the order in which their first nodes stand, better nodes first.
 
-    Raises:
-        ConfigurationError: ``min_margin`` is negative.
+    Raises ConfigurationError if ``min_margin`` is negative.
     """
     if min_margin < 0:
         msg = f"min_margin must not be negative, got {min_margin}; 0 refuses ties only"
@@ -215,8 +213,7 @@ def _candidates(ranked: list[int], pairs: str) -> list[tuple[int, int]]:
 def levels(parents: Int[Tensor, " N"]) -> list[Int[Tensor, " M"]]:
     """Indices of the nodes at each depth, first turns first.
 
-    Raises:
-        DataError: ``parents`` holds an index that does not exist, or a cycle.
+    Raises DataError if ``parents`` holds an index that does not exist, or a cycle.
     """
     num_nodes = len(parents)
     if num_nodes and not -1 <= int(parents.min()) <= int(parents.max()) < num_nodes:

@@ -42,8 +42,7 @@ def kl_estimates(
         logprobs: Of the attacker, in nats.
         reference_logprobs: Of the reference, in nats; its gradient is cut.
 
-    Raises:
-        ConfigurationError: An unknown estimator.
+    Raises ConfigurationError for an unknown estimator.
 
     Source:
         Schulman, http://joschu.net/blog/kl-approx.html; limits as in NexRL 1.4.0.

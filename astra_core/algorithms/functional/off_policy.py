@@ -34,8 +34,7 @@ def off_policy_weights(
         mask: True at the tokens that are trained; others have weight 1, or count in no sequence.
         cap: Bounds the variance, at the cost of a bias towards the policy that sampled.
 
-    Raises:
-        ConfigurationError: ``cap`` is not positive.
+    Raises ConfigurationError if ``cap`` is not positive.
 
     Source:
         Truncation: Ionides, Journal of Computational and Graphical Statistics 17 (2008), 295-311.
@@ -62,8 +61,7 @@ def is_near_policy(
         mask: True at the tokens that are trained.
         cap: Above 1.
 
-    Raises:
-        ConfigurationError: ``cap`` is not above 1.
+    Raises ConfigurationError if ``cap`` is not above 1.
 
     Source:
         SkyRL's geometric sequence mask, whose band is 0.99 to 1.01.

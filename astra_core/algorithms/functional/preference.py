@@ -145,8 +145,7 @@ def balance_losses(
     Returns:
         Squared nats.
 
-    Raises:
-        ConfigurationError: ``temperature`` is not positive.
+    Raises ConfigurationError if ``temperature`` is not positive.
 
     Source:
         Trajectory balance, arXiv:2201.13259, eq. 14, as a difference of two trajectories:

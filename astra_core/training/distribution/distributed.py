@@ -68,8 +68,7 @@ class World:
     def barrier(self) -> None:
         """Returns when every process has reached this point.
 
-        Raises:
-            LostProcessError: One crashed or is too slow.
+        Raises LostProcessError if one crashed or is too slow.
         """
         if self.size > 1:
             self.add([torch.zeros(1)])
@@ -77,8 +76,7 @@ class World:
     def add(self, tensors: Iterable[Tensor]) -> None:
         """Replaces each tensor by its sum over the processes, in one message per device and type.
 
-        Raises:
-            LostProcessError: A process crashed or is too slow.
+        Raises LostProcessError if a process crashed or is too slow.
         """
         if self.size == 1:
             return
@@ -145,11 +143,7 @@ class World:
         return said[0]
 
     def check_equal(self, text: str, subject: str) -> None:
-        """Checks that every process gave the same text.
-
-        Raises:
-            TrainingError: They did not; ``subject`` names what differs.
-        """
+        """Raises TrainingError unless every process gave the same text."""
         if self.first_says(text) != text:
             msg = (
                 f"{subject} must be the same in every process, got another in process {self.rank}; "

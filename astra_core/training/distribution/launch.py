@@ -13,8 +13,7 @@ _WAY_OUT = "start it with torchrun, or unset it"
 def world_size() -> int | None:
     """The number of processes that were started together; None if nothing says so.
 
-    Raises:
-        ConfigurationError: ``WORLD_SIZE`` is not a number of processes.
+    Raises ConfigurationError if ``WORLD_SIZE`` is not a number of processes.
     """
     return _number("WORLD_SIZE", low=1, high=_MOST_PROCESSES)
 
@@ -22,8 +21,7 @@ def world_size() -> int | None:
 def own_rank() -> int:
     """The number of this process among those that were started together, from 0.
 
-    Raises:
-        ConfigurationError: ``RANK`` is no number below ``WORLD_SIZE``.
+    Raises ConfigurationError if ``RANK`` is no number below ``WORLD_SIZE``.
     """
     return _number("RANK", low=0, high=(world_size() or _MOST_PROCESSES) - 1) or 0
 
@@ -31,8 +29,7 @@ def own_rank() -> int:
 def local_rank() -> int:
     """The number of this process among those of its machine, from 0.
 
-    Raises:
-        ConfigurationError: ``LOCAL_RANK`` is no such number.
+    Raises ConfigurationError if ``LOCAL_RANK`` is no such number.
     """
     return _number("LOCAL_RANK", low=0, high=_MOST_PROCESSES) or 0
 
@@ -40,8 +37,7 @@ def local_rank() -> int:
 def local_world_size() -> int:
     """The number of processes that were started together on this machine.
 
-    Raises:
-        ConfigurationError: ``LOCAL_WORLD_SIZE`` is not a number of processes.
+    Raises ConfigurationError if ``LOCAL_WORLD_SIZE`` is not a number of processes.
     """
     return _number("LOCAL_WORLD_SIZE", low=1, high=_MOST_PROCESSES) or 1
 
@@ -49,8 +45,7 @@ def local_world_size() -> int:
 def check_launch() -> None:
     """Checks that the variables describe a group of processes that can find each other, or none.
 
-    Raises:
-        ConfigurationError: One of them is nonsense, or missing.
+    Raises ConfigurationError if one of them is nonsense, or missing.
     """
     size = world_size()
     own_rank(), local_rank(), local_world_size()

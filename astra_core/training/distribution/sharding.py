@@ -134,8 +134,7 @@ class Shards:
 def layers_of(model: Module) -> ModuleList:
     """The list of layers that has most of the weights.
 
-    Raises:
-        ConfigurationError: There is no such list.
+    Raises ConfigurationError if there is no such list.
     """
     lists = [own for own in model.modules() if isinstance(own, ModuleList) and len(own)]
     if not lists:

@@ -111,8 +111,7 @@ def check_resumable(
         own: ``config``, ``algorithm``, ``version`` and more of the run that wants to resume.
         held: Fields that may not differ in this run, although they may in others.
 
-    Raises:
-        CheckpointError: Algorithm, version, seed or a field that must be equal differs.
+    Raises CheckpointError if algorithm, version, seed or a field that must be equal differs.
     """
     if record.get("algorithm") != own["algorithm"]:
         msg = (
@@ -170,8 +169,7 @@ def starting_point(store: CheckpointStore | None, resume: str) -> tuple[Checkpoi
 
     A run's own checkpoints come before the folder it starts from, so that a killed run can resume.
 
-    Raises:
-        CheckpointError: The folder in ``resume`` has none, or all are damaged.
+    Raises CheckpointError if the folder in ``resume`` has none, or all are damaged.
     """
     if resume == "never":
         if store is not None:
@@ -188,8 +186,7 @@ def starting_point(store: CheckpointStore | None, resume: str) -> tuple[Checkpoi
 def whole_before(checkpoint: Checkpoint, folder: Path) -> Checkpoint:
     """The newest checkpoint in the folder that a longer run would have had too.
 
-    Raises:
-        CheckpointError: There is none, or all are damaged.
+    Raises CheckpointError if there is none, or all are damaged.
     """
     found = CheckpointStore(folder).newest(is_whole=True)
     if found is None:

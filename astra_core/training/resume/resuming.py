@@ -37,8 +37,7 @@ class Resumable(Protocol):
 def resume(trainer: Resumable, state: RunState) -> bool:
     """Loads the checkpoint that ``training.checkpoint.resume`` names; True if there is one.
 
-    Raises:
-        CheckpointError: The checkpoints are damaged, or of another run than this.
+    Raises CheckpointError if the checkpoints are damaged, or of another run than this.
     """
     mode, store, is_first = trainer.config.checkpoint.resume, trainer.store, trainer.world.is_first
     if mode == "never" and not is_first:

@@ -229,8 +229,7 @@ def tensors_of(
 def load_tensors(tensors: Mapping[str, Tensor], model: Module) -> None:
     """Restores weights and random state.
 
-    Raises:
-        CheckpointError: The weights belong to another model.
+    Raises CheckpointError if the weights belong to another model.
     """
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -283,8 +282,7 @@ _KIND, _VALUE = "$kind", "$value"
 def as_json(value: Any, *, subject: str) -> Any:
     """The value as JSON; tuples become lists.
 
-    Raises:
-        CheckpointError: Something in it is not a plain value.
+    Raises CheckpointError if something in it is not a plain value.
     """
     if isinstance(value, float) and not math.isfinite(value):
         return {_KIND: "float", _VALUE: str(float(value))}

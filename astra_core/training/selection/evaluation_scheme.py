@@ -109,8 +109,7 @@ def check_schedule(
 def require_same_score(best: Best, value: float, *, folder: Path) -> None:
     """Checks that the best weights, loaded again, have the same score as before.
 
-    Raises:
-        CheckpointError: They do not.
+    Raises CheckpointError if they do not.
     """
     if value != best.value:
         msg = (
@@ -123,8 +122,7 @@ def require_same_score(best: Best, value: float, *, folder: Path) -> None:
 def examine(trainer: Any) -> dict[str, float]:
     """The figures of the trainer's evaluation, including the one that chooses the best.
 
-    Raises:
-        PluginError: It failed, or gave something else.
+    Raises PluginError if it failed, or gave something else.
     """
     if trainer.evaluator is None:
         return {}

@@ -42,8 +42,7 @@ class KeptModels:
         Args:
             score: Computes the attacker's score by the metric that chose the best.
 
-        Raises:
-            CheckpointError: They have another score.
+        Raises CheckpointError if they have another score.
         """
         if self._store is None or not self._best.model:
             return

@@ -42,8 +42,7 @@ class Best:
         value is reached again, the higher mean score is better; to the patience of early stopping
         this is no gain.
 
-        Raises:
-            ConfigurationError: The evaluation has no such metric.
+        Raises ConfigurationError if the evaluation has no such metric.
         """
         if self.metric not in metrics:
             msg = f"training.metric must be one of {sorted(metrics)}, got '{self.metric}'"

@@ -41,8 +41,7 @@ def gae(
     Returns:
         Advantages, and advantages plus values.
 
-    Raises:
-        ConfigurationError: ``discount`` or ``decay`` lies outside [0, 1].
+    Raises ConfigurationError if ``discount`` or ``decay`` lies outside [0, 1].
 
     Source:
         Schulman et al., arXiv:1506.02438, eq. 16.
@@ -87,8 +86,7 @@ def token_gae(
     Returns:
         Advantages, and advantages plus values; both 0 where masked.
 
-    Raises:
-        ConfigurationError: ``discount`` or ``decay`` lies outside [0, 1].
+    Raises ConfigurationError if ``discount`` or ``decay`` lies outside [0, 1].
 
     Source:
         Schulman et al., arXiv:1506.02438, eq. 16.
@@ -132,8 +130,7 @@ def reward_to_go(
             row.
         mask: Steps that exist; the others are stepped over and get 0. None: all.
 
-    Raises:
-        ConfigurationError: ``discount`` lies outside [0, 1].
+    Raises ConfigurationError if ``discount`` lies outside [0, 1].
 
     Source:
         Sutton and Barto, Reinforcement Learning (2nd ed.), eq. 3.8.
@@ -157,8 +154,7 @@ def n_step_returns(
         num_steps: Rewards in each sum, the step's own among them; at least 1.
         discount: In [0, 1].
 
-    Raises:
-        ConfigurationError: ``num_steps`` is below 1 or ``discount`` outside [0, 1].
+    Raises ConfigurationError if ``num_steps`` is below 1 or ``discount`` outside [0, 1].
 
     Source:
         Sutton and Barto, Reinforcement Learning (2nd ed.), eq. 7.1 without its bootstrap term.

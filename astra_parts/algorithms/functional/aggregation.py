@@ -67,9 +67,8 @@ def aggregate(
             number of sequences.
         max_length: Tokens a probe may have at most; ``constant_length`` needs it.
 
-    Raises:
-        ConfigurationError: An unknown mode, or ``constant_length`` without a positive
-            ``max_length``.
+    Raises ConfigurationError for an unknown mode, or ``constant_length`` without a positive
+    ``max_length``.
     """
     require_column_or_same(mask=mask, values=values)
     weight = aggregation_weight(mask, mode=mode, max_length=max_length)
@@ -85,8 +84,7 @@ def aggregation_weights(
 ) -> Float[Tensor, "B T"]:
     """What each token's loss is multiplied by before the sum, in ``dtype``; 0 where masked.
 
-    Raises:
-        ConfigurationError: An unknown mode.
+    Raises ConfigurationError for an unknown mode.
     """
     require_rank(2, mask=mask)
     _check_mode(mode)
@@ -103,9 +101,8 @@ def aggregation_weight(
         mask: True at the tokens that count.
         max_length: Tokens a probe may have at most; ``constant_length`` needs it.
 
-    Raises:
-        ConfigurationError: An unknown mode, or ``constant_length`` without a positive
-            ``max_length``.
+    Raises ConfigurationError for an unknown mode, or ``constant_length`` without a positive
+    ``max_length``.
     """
     require_rank(2, mask=mask)
     _check_mode(mode)

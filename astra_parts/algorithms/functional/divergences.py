@@ -34,8 +34,7 @@ def divergence_scores(
     Returns:
         Scores, to be used as log-ratios.
 
-    Raises:
-        ConfigurationError: An unknown divergence, or ``alpha`` outside (0, 1).
+    Raises ConfigurationError for an unknown divergence, or ``alpha`` outside (0, 1).
 
     Source:
         Wang et al., f-DPO, arXiv:2309.16240, table 2.

@@ -44,8 +44,7 @@ def group_advantages(
         Dimensionless advantages (reward units if not scaled), without gradient; each group sums to
         zero up to rounding.
 
-    Raises:
-        ConfigurationError: An unknown ``scale``.
+    Raises ConfigurationError for an unknown ``scale``.
 
     Source:
         DeepSeekMath, arXiv:2402.03300, section 4.1.2; not scaling: Dr. GRPO, arXiv:2503.20783; by
@@ -158,8 +157,7 @@ def clipped_rewards(rewards: Float[Tensor, " N"], *, limit: float) -> Float[Tens
     Args:
         limit: In reward units; positive.
 
-    Raises:
-        ConfigurationError: ``limit`` is not positive.
+    Raises ConfigurationError if ``limit`` is not positive.
 
     Source:
         Mnih et al., DQN, Nature 518 (2015), methods; of RLOO in TRL (``reward_clip_range``).

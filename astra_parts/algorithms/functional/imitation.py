@@ -34,8 +34,7 @@ def top_k_selection(rewards: Float[Tensor, " N"], *, k: int) -> Bool[Tensor, " N
     Args:
         rewards: One per rollout, summed over its turns.
 
-    Raises:
-        ConfigurationError: ``k`` is negative.
+    Raises ConfigurationError if ``k`` is negative.
 
     Source:
         RAFT, arXiv:2304.06767, algorithm 1.
@@ -64,8 +63,7 @@ def reward_weighted_probabilities(
     Returns:
         Probabilities that sum to 1; uniform when no reward stands out; empty for no rollouts.
 
-    Raises:
-        ConfigurationError: ``exploration`` is negative.
+    Raises ConfigurationError if ``exploration`` is negative.
 
     Source:
         Expert iteration with weighted sampling as in NIP, which ends in nan for equal rewards.
@@ -88,8 +86,7 @@ def reward_weighted_probabilities(
 def selection_size(num_rollouts: int, *, fraction: float) -> int:
     """How many rollouts to draw: ``fraction`` of them, rounded down, but at least one of any.
 
-    Raises:
-        ConfigurationError: ``fraction`` is not positive.
+    Raises ConfigurationError if ``fraction`` is not positive.
     """
     if not fraction > 0:
         msg = f"fraction must be positive, got {fraction}; 0.5 draws half as many as there are"
@@ -136,8 +133,7 @@ def distillation_advantages(
     Returns:
         Advantages without gradient; 0 where masked.
 
-    Raises:
-        ConfigurationError: ``discount`` lies outside [0, 1] or ``num_steps`` is below 1.
+    Raises ConfigurationError if ``discount`` lies outside [0, 1] or ``num_steps`` is below 1.
 
     Source:
         GKD, arXiv:2306.13649, and Thinking Machines, "On-Policy Distillation" (2025); NexRL 1.4.0.

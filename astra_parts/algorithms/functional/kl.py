@@ -70,8 +70,7 @@ def adaptive_coefficient(
     Returns:
         The next coefficient; never changes sign while ``num_samples`` is below ``5 * horizon``.
 
-    Raises:
-        ConfigurationError: ``target`` or ``horizon`` is not positive.
+    Raises ConfigurationError if ``target`` or ``horizon`` is not positive.
 
     Source:
         Ziegler et al., arXiv:1909.08593, on choosing beta dynamically.
@@ -93,9 +92,8 @@ def stepped_coefficient(
         tolerance: The band is ``target / tolerance`` to ``target * tolerance``; at least 1.
         factor: Above 1.
 
-    Raises:
-        ConfigurationError: ``target`` is not positive, ``tolerance`` below 1 or ``factor`` not
-            above 1.
+    Raises ConfigurationError if ``target`` is not positive, ``tolerance`` below 1 or ``factor`` not
+    above 1.
 
     Source:
         Schulman et al., arXiv:1707.06347, section 4.

@@ -87,8 +87,7 @@ def is_dual_clipped(
     Args:
         log_ratios: Attacker over sampling policy, in nats.
 
-    Raises:
-        ConfigurationError: ``dual_clip`` is not above 1.
+    Raises ConfigurationError if ``dual_clip`` is not above 1.
     """
     _check_dual_clip(dual_clip)
     require_column_or_same(log_ratios=log_ratios, advantages=advantages)
@@ -123,8 +122,7 @@ def truncated_surrogate(
         log_ratios: Attacker over sampling policy, in nats, per token or per sequence.
         max_ratio: Largest weight, absolute and not a distance from 1; positive.
 
-    Raises:
-        ConfigurationError: ``max_ratio`` is not positive.
+    Raises ConfigurationError if ``max_ratio`` is not positive.
 
     Source:
         CISPO, arXiv:2506.13585, section 3.1.
@@ -152,8 +150,7 @@ def value_losses(
         clip: How far a prediction may move from the old one before it stops being rewarded for it,
             in reward units; None for the plain squared error.
 
-    Raises:
-        ConfigurationError: ``clip`` is not positive.
+    Raises ConfigurationError if ``clip`` is not positive.
 
     Source:
         Schulman et al., arXiv:1707.06347, eq. 9; the clip: Engstrom et al.,

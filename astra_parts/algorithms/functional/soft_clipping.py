@@ -26,8 +26,7 @@ def soft_surrogate(
         temperature_good: ``t`` where the advantage is positive; a larger one closes sooner.
         temperature_bad: ``t`` elsewhere; larger, since raising all other tokens is less stable.
 
-    Raises:
-        ConfigurationError: A temperature is not positive.
+    Raises ConfigurationError if a temperature is not positive.
 
     Source:
         Gao et al., SAPO, arXiv:2511.20347, eq. 5 and 6.

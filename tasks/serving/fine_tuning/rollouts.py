@@ -30,8 +30,7 @@ class ExampleSampler(Sampler):
     Args:
         examples: The examples in the order of the file.
 
-    Raises:
-        FileError: An answer is longer than what the model can read.
+    Raises FileError if an answer is longer than what the model can read.
     """
 
     gives: ClassVar[frozenset[Literal["siblings", "reference", "roles"]]] = frozenset(

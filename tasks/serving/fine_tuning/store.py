@@ -106,11 +106,7 @@ class JobStore:
         return self.job(job_id)
 
     def job(self, job_id: str) -> Job:
-        """The job with this id.
-
-        Raises:
-            KeyError: There is none.
-        """
+        """The job with this id. Raises KeyError if there is none."""
         found = self._job(JOBS.c.id == job_id)
         if found is None:
             raise KeyError(job_id)

@@ -50,8 +50,7 @@ def leftovers(model_name: str, *, min_days: float) -> list[Leftover]:
     Args:
         min_days: A folder that was written less than this ago is kept.
 
-    Raises:
-        TrackingError: The registry cannot be read, so what it needs is unknown.
+    Raises TrackingError if the registry cannot be read, so what it needs is unknown.
     """
     needed = needed_keys(model_name) | _key_here(RUNS)
     found = [_measured(path) for path in sorted(RUNS.glob("*")) if path.is_dir()]
@@ -72,8 +71,7 @@ def remove(found: list[Leftover]) -> None:
 def needed_keys(model_name: str) -> frozenset[str]:
     """Run keys of the versions that have an alias.
 
-    Raises:
-        TrackingError: The registry, or the run of one of them, cannot be read.
+    Raises TrackingError if the registry, or the run of one of them, cannot be read.
     """
     check_store()
     if not has_store():

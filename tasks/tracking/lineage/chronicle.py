@@ -122,11 +122,7 @@ def version_summaries(client: "MlflowClient", name: str) -> list[VersionSummary]
 
 
 def lineage_of(client: "MlflowClient", name: str, wanted: str) -> Lineage:
-    """What a version was made from.
-
-    Raises:
-        TrackingError: There is no such version.
-    """
+    """What a version was made from. Raises TrackingError if there is no such version."""
     versions = {str(version.version): version for version in _versions(client, name)}
     version = versions.get(wanted) or version_behind(client, name, wanted)
     if version is None:

@@ -37,8 +37,7 @@ def copy_version(name: str, wanted: str, folder: Path) -> Parent:
     Args:
         folder: The place for its Hugging Face folder; an existing one is of the same version.
 
-    Raises:
-        TrackingError: There is no such version, it is incomplete, or the store cannot be read.
+    Raises TrackingError if there is no such version, it is incomplete, or the store cannot be read.
     """
     number = _number(name, wanted)
     with store_errors():
@@ -61,8 +60,7 @@ def copy_version(name: str, wanted: str, folder: Path) -> Parent:
 def version_keys(name: str, wanted: str) -> tuple[str, str]:
     """Digest of the attacker of a version, and the key of the training that made it.
 
-    Raises:
-        TrackingError: There is no such version, it has neither, or the store cannot be read.
+    Raises TrackingError if there is no such version, it has neither, or the store cannot be read.
     """
     number = _number(name, wanted)
     with store_errors():

@@ -85,8 +85,7 @@ def read_package(attacker: Path, system: SystemConfiguration) -> Package:
 def read_table(path: Path, *, columns: Sequence[str] = ()) -> "pd.DataFrame":
     """The table in a CSV or Parquet file.
 
-    Raises:
-        DataError: There is none, or it lacks a column.
+    Raises DataError if there is none, or it lacks a column.
     """
     import pandas as pd
     from pyarrow import ArrowException

@@ -124,11 +124,7 @@ def find_version(client: "MlflowClient", name: str, registration_key: str) -> "M
 
 
 def aliases_of(client: "MlflowClient", name: str) -> dict[str, str]:
-    """Version by alias.
-
-    Raises:
-        TrackingError: There is no such model.
-    """
+    """Version by alias. Raises TrackingError if there is no such model."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -150,8 +146,7 @@ def set_alias(client: "MlflowClient", name: str, alias: str, *, version: str) ->
 def version_folder(client: "MlflowClient", version: "ModelVersion") -> Iterator[Path]:
     """Yields the version's files in a local folder, fetched temporarily if they are remote.
 
-    Raises:
-        TrackingError: They are gone.
+    Raises TrackingError if they are gone.
     """
     import mlflow.artifacts
 
@@ -183,8 +178,7 @@ def checkpoint_folder(client: "MlflowClient", version: "ModelVersion") -> Iterat
 def stored_package(client: "MlflowClient", version: "ModelVersion") -> Iterator[Package]:
     """Yields what was registered as a version; nothing of it has been loaded or run.
 
-    Raises:
-        TrackingError: Its files are gone, or are not those that were registered.
+    Raises TrackingError if its files are gone, or are not those that were registered.
     """
     from mlflow.models import Model
 
