@@ -229,6 +229,11 @@ class EvaluationConfiguration(Section):
         description="Replies that a bandit over the untrained attacker's probes may ask for beyond "
         "the first rollouts; its success stands beside the trained attacker's. 0: no bandit.",
     )
+    benign_prompts: Path | None = Field(
+        default=None,
+        description="Harmless requests (prompt, type, label) that the target is asked too, to see "
+        "how many it refuses; null asks none.",
+    )
     calibration: Path | None = Field(
         default=None, description="The judge's calibration; null reports success uncorrected."
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import BudgetError, TargetError
-from astra_core.rollout import Graph, Path, Prompt
+from astra_core.rollout import Failure, Graph, Path, Prompt
 from astra_core.samplers.scoring import ProbeInConversation, scored_answers
 from astra_core.seeding import derive_key
 from astra_core.system import System
@@ -72,6 +72,37 @@ def asked_first(
         system: The System whose target and judge are asked; its attacker says nothing.
         questions: Each the first turn of a conversation of its prompt.
     """
+    said, keys = _opened(questions, num_replies, seed=seed)
+    return [
+        sum(score >= threshold for score in known) / len(known) if known else math.nan
+        for known in _judged(system, said, keys)
+    ]
+
+
+def first_replies(
+    system: System, questions: Sequence[tuple[Prompt, str]], *, seed: int
+) -> list[str | None]:
+    """The target's reply to each text, unjudged; None where the call failed.
+
+    Args:
+        system: The System whose target is asked.
+        questions: Each the first turn of a conversation of its prompt.
+        seed: Same seed, same replies.
+
+    Raises:
+        BudgetError: The rest of the budget does not cover them.
+        TargetError: No call can be made at all.
+    """
+    said, keys = _opened(questions, 1, seed=seed)
+    with system.remembering():
+        found = _answering(system, said, keys)()
+    return [None if isinstance(own, Failure) else own.replies[0].text for own in found]
+
+
+def _opened(
+    questions: Sequence[tuple[Prompt, str]], num_replies: int, *, seed: int
+) -> tuple[list[ProbeInConversation], list[list[bytes]]]:
+    """The texts as first turns, and the keys of the replies to each."""
     said = [ProbeInConversation(Conversation(prompt), text) for prompt, text in questions]
     keys = [
         [
@@ -80,10 +111,7 @@ def asked_first(
         ]
         for prompt, text in questions
     ]
-    return [
-        sum(score >= threshold for score in known) / len(known) if known else math.nan
-        for known in _judged(system, said, keys)
-    ]
+    return said, keys
 
 
 def _judged(

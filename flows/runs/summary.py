@@ -85,6 +85,7 @@ def evaluation_lines(record: EvaluationRecord, *, name: str = "trained") -> list
         *_strategy_lines(record, name),
         *([f"worth          {worth}"] if (worth := worth_told(record)) else []),
         *([] if kind is None else [f"target         {kind}"]),
+        *([f"over-refusal   {refused.told()}"] if (refused := record.over_refusal) else []),
         *_selection_lines(record),
         *_belief_lines(record, name),
         *by_category,

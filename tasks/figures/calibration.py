@@ -11,6 +11,7 @@ from astra_core.config import Choice
 from astra_core.errors import DataError
 from astra_core.files import file_digest
 from astra_core.judge import Judge, Judgement, as_judge, checked_judgements
+from astra_core.metrics.statistics import Interval
 from astra_core.redaction import masked
 from astra_core.registry import build
 from astra_core.scorer import version_of
@@ -196,12 +197,7 @@ def _figures(rated: Sequence[Rated], *, threshold: float, confidence: float) -> 
         "threshold": threshold,
         "confidence": confidence,
         "accuracy": confusion.accuracy(confidence),
-        "kappa": agreement(
-            [[(score >= threshold, label)] for score, label in zip(scores, labels, strict=True)],
-            num_resamples=_RESAMPLES,
-            confidence=confidence,
-            seed=0,
-        ).kappa,
+        "kappa": _kappa(rated, threshold=threshold, confidence=confidence),
         "base_rate": proportion(sum(labels), len(labels), confidence=confidence),
         "auc": roc_auc(scores, labels, confidence=confidence),
         "sensitivity": confusion.sensitivity(confidence),
@@ -219,6 +215,11 @@ def _figures(rated: Sequence[Rated], *, threshold: float, confidence: float) -> 
             "youden": best_threshold(scores, labels, by="youden"),
         },
     }
+
+
+def _kappa(rated: Sequence[Rated], *, threshold: float, confidence: float) -> Interval:
+    pairs = [[(own.score >= threshold, own.row.is_bad)] for own in rated]
+    return agreement(pairs, num_resamples=_RESAMPLES, confidence=confidence, seed=0).kappa
 
 
 def _categories(
@@ -240,5 +241,6 @@ def _categories(
             sensitivity=confusion.sensitivity(confidence),
             specificity=confusion.specificity(confidence),
             accuracy=confusion.accuracy(confidence),
+            kappa=_kappa(own, threshold=threshold, confidence=confidence),
         )
     return found

@@ -1,12 +1,12 @@
 """A calibration for a person: text lines, and the reliability diagram as a PNG file."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from astra_core.files import draft_of
 from astra_core.metrics.statistics import Interval
-from tasks.records.calibration import CalibrationRecord, Mistake
+from tasks.records.calibration import CalibrationRecord, CategoryCalibration, Mistake
 
 # Width of the labels on the left.
 _WIDTH = 17
@@ -116,17 +116,33 @@ def _categories(record: CalibrationRecord) -> Iterator[str]:
     if not record.categories:
         return
     yield ""
-    yield "| group | rows | bad | accuracy | sensitivity | specificity |"
-    yield "|---|---|---|---|---|---|"
+    yield "| group | rows | bad | accuracy | kappa | sensitivity | specificity |"
+    yield "|---|---|---|---|---|---|---|"
     for name, own in record.categories.items():
-        spans = " | ".join(map(_spelled, (own.accuracy, own.sensitivity, own.specificity)))
+        figures = (own.accuracy, own.kappa, own.sensitivity, own.specificity)
+        spans = " | ".join(map(_spelled, figures))
         yield f"| {_cell(name)} | {own.num_rows} | {own.num_bad} | {spans} |"
+    columns: dict[str, dict[str, CategoryCalibration]] = {}
+    for name, own in record.categories.items():
+        column, _, value = name.rpartition(": ")
+        columns.setdefault(column, {})[value] = own
+    for column, groups in columns.items():
+        if len(groups) > 1:
+            told = f"{_cell(column)}: " if column else ""
+            mean = sum(own.accuracy.value for own in groups.values()) / len(groups)
+            yield f"{told}mean accuracy {mean:.3f}{_worst(groups)}"
+
+
+def _worst(groups: Mapping[str, CategoryCalibration]) -> str:
+    """The lowest sensitivity and specificity of groups, as far as two have one."""
+    found = ""
     for figure in ("sensitivity", "specificity"):
-        rates = {name: getattr(own, figure) for name, own in record.categories.items()}
+        rates = {name: getattr(own, figure) for name, own in groups.items()}
         told = {name: rate for name, rate in rates.items() if not math.isnan(rate.value)}
         if len(told) > 1:
             worst = min(told, key=lambda name: told[name].value)
-            yield f"worst {figure}: {_spelled(told[worst])} ({_cell(worst)})"
+            found += f", worst {figure} {_spelled(told[worst])} ({_cell(worst)})"
+    return found
 
 
 def _mistakes(record: CalibrationRecord, revealed: Sequence[Mistake] | None) -> Iterator[str]:

@@ -133,7 +133,7 @@ def _check_executor(setup: Setup) -> None:
 
 
 def _check_belief(params: Params) -> None:
-    """Checks that the calibration and the second judge of the evaluation can be used."""
+    """Checks that what the evaluation names beside the judge can be used."""
     second = params.evaluation.second_judge
     if second is not None:
         if second == params.system.scorer:
@@ -152,6 +152,10 @@ def _check_belief(params: Params) -> None:
         from tasks.records.calibration import usable_calibration
 
         usable_calibration(params.evaluation.calibration, threshold=params.evaluation.threshold)
+    if params.evaluation.benign_prompts is not None:
+        from tasks.sources.requests import read_requests
+
+        read_requests(params.evaluation.benign_prompts)
 
 
 def _check_target(setup: Setup) -> None:

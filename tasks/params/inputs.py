@@ -13,6 +13,12 @@ from tasks.params.plugins import plugin_data, plugin_sources
 from tasks.params.schema import Params
 from tasks.pipeline.order import stages
 
+# The files that an evaluation reads, and where one comes from.
+_MADE_BY = {
+    "calibration": "'astra judge-check' writes one",
+    "benign_prompts": "params/benign.csv of a new project is one",
+}
+
 
 def check_inputs(params: Params) -> None:
     """Checks that the files read from outside of the pipeline exist, and no stage makes them.
@@ -60,7 +66,8 @@ def _inputs(params: Params) -> dict[str, Path]:
         model = getattr(params.models, role)
         if model is not None and model.source == "folder":
             given[f"models.{role}.path"] = model.path
-    given["evaluation.calibration"] = params.evaluation.calibration
+    for name in _MADE_BY:
+        given[f"evaluation.{name}"] = getattr(params.evaluation, name)
     if resume not in {"auto", "never"}:
         given["training.checkpoint.resume"] = Path(resume)
     record = params.model_dump(mode="json")
@@ -87,13 +94,11 @@ def _check_existence(params: Params) -> None:
         if params.prompts.source == "file" and path is not None and not is_file(path):
             msg = f"prompts.{key} must name a file, got {found_at(path)}; check the path"
             raise ConfigurationError(msg)
-    calibration = params.evaluation.calibration
-    if calibration is not None and not is_file(calibration):
-        msg = (
-            f"evaluation.calibration must name a file, got {found_at(calibration)}; "
-            "'astra judge-check' writes one"
-        )
-        raise ConfigurationError(msg)
+    for key, way_out in _MADE_BY.items():
+        path = getattr(params.evaluation, key)
+        if path is not None and not is_file(path):
+            msg = f"evaluation.{key} must name a file, got {found_at(path)}; {way_out}"
+            raise ConfigurationError(msg)
     for role in ("attacker", "target", "reference"):
         model = getattr(params.models, role)
         if model is None or model.source != "folder":

@@ -78,8 +78,8 @@ def read_stage(module_name: str) -> Stage:
 def outside_inputs(stage: Stage, params: Params) -> tuple[Path, ...]:
     """The files named in params.yaml that a stage reads, so that an edit makes it run again.
 
-    They are prompt files, model folders, a calibration, and the code and data of plug-ins outside
-    of ``plugins/``.
+    They are prompt files, model folders, a calibration, harmless requests, and the code and data
+    of plug-ins outside of ``plugins/``.
     """
     named: tuple[Path, ...] = ()
     if PLUGINS.as_posix() in stage.code:
@@ -99,7 +99,9 @@ def _outside_data(params: Params) -> dict[str, tuple[Path, ...]]:
     return {
         "prompts": tuple(dict.fromkeys(path for path in files if path is not None)),
         "models": tuple(dict.fromkeys(path for path in folders if path is not None)),
-        "evaluation": tuple(filter(None, [params.evaluation.calibration])),
+        "evaluation": tuple(
+            filter(None, [params.evaluation.calibration, params.evaluation.benign_prompts])
+        ),
     }
 
 

@@ -56,6 +56,7 @@ class CategoryCalibration:
     sensitivity: Span
     specificity: Span
     accuracy: Span = NOTHING
+    kappa: Span = NOTHING
 
 
 @dataclass(frozen=True, slots=True)

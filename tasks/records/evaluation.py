@@ -29,6 +29,16 @@ _NEEDED = (
     f"baseline.{RATE}.value",
     "lift.value",
 )
+# Left out of the record where they are not there.
+_OPTIONAL = (
+    "categories",
+    "selection",
+    "belief",
+    "target",
+    "equivalent_tries",
+    "plain",
+    "over_refusal",
+)
 
 
 def _interval_or_number(value: Any) -> Any:
@@ -130,6 +140,50 @@ class PlainQuestions:
 
 
 @dataclass(frozen=True, slots=True)
+class TypeRefusals:
+    """Of the harmless requests of one type the share that was refused."""
+
+    num_requests: int
+    rate: Span
+
+
+@dataclass(frozen=True, slots=True)
+class OverRefusal:
+    """Harmless requests that the target refused, asked once each, with intervals of Wilson.
+
+    Attributes:
+        requests: The digest of their file.
+        judge: The version of what tells a refusal.
+        num_safe: Harmless requests that were answered.
+        num_unsafe: Answered requests that should be refused; 0 where the file has none.
+        num_failed: Requests without an answer, which count nowhere.
+        rate: Share of the harmless ones that was refused.
+        unsafe_rate: Share of the others that was refused; None without any.
+        types: The harmless ones by type.
+    """
+
+    requests: str
+    judge: str
+    num_safe: int
+    num_unsafe: int
+    num_failed: int
+    rate: Span
+    unsafe_rate: Span | None = None
+    types: dict[str, TypeRefusals] = field(default_factory=dict)
+
+    def told(self) -> str:
+        """The finding in words."""
+        others = ""
+        if self.unsafe_rate is not None:
+            rate = self.unsafe_rate.spelled(".1%")
+            others = f", and {rate} of {self.num_unsafe} that it should refuse"
+        return (
+            f"the target refuses {self.rate.spelled('.1%')} of {self.num_safe} harmless "
+            f"requests{others}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationRecord:
     """Both attackers on the same prompts.
 
@@ -142,6 +196,7 @@ class EvaluationRecord:
         equivalent_tries: Untrained rollouts of a prompt that succeed as often as a trained one;
             None in earlier records.
         plain: The prompts asked as they stand; None where that was not asked for.
+        over_refusal: Harmless requests that the target refuses; None where none were asked.
     """
 
     evaluation_key: str
@@ -159,11 +214,12 @@ class EvaluationRecord:
     target: dict[str, str] | None = None
     equivalent_tries: Span | None = None
     plain: PlainQuestions | None = None
+    over_refusal: OverRefusal | None = None
 
     def to_record(self) -> dict[str, Any]:
         """The record as JSON; NaN becomes null, and absent parts are left out."""
         record = nan_as_null(asdict(self))
-        for name in ("categories", "selection", "belief", "target", "equivalent_tries", "plain"):
+        for name in _OPTIONAL:
             if not record[name]:
                 del record[name]
         record["strategies_told"] = {
@@ -183,6 +239,10 @@ class EvaluationRecord:
         if self.plain:
             final["plain_question_rate"] = self.plain.best_rate
             final["lift_over_plain"] = self.plain.lift
+        if self.over_refusal:
+            final["over_refusal_rate"] = self.over_refusal.rate
+            if self.over_refusal.unsafe_rate:
+                final["unsafe_refusal_rate"] = self.over_refusal.unsafe_rate
         for name in ("corrected_lift", "confirmed_lift"):
             lift = getattr(self.belief, name, None)
             if lift is not None:

@@ -21,6 +21,7 @@ from tasks.figures.examination import (
     was_selected,
 )
 from tasks.figures.examples import examples_page
+from tasks.figures.over_refusal import over_refusal
 from tasks.figures.plain_questions import plain_questions
 from tasks.figures.prompt_rows import prompt_rows
 from tasks.params.schema import Params
@@ -49,7 +50,7 @@ class EvaluationReport:
     num_categories: int = 0
     corrected: "Interval | None" = None
     confirmed: "Interval | None" = None
-    plain: str = ""
+    beside: tuple[str, ...] = ()
 
     def summary(self) -> str:
         """One line."""
@@ -61,7 +62,7 @@ class EvaluationReport:
         return (
             f"attack success {self.baseline.spelled('.1%')} -> {self.attacker.spelled('.1%')} "
             f"on {self.num_prompts} test prompts{of_them}, unique probes {self.unique_probes:.2f}"
-            f"{belief}{f'; {self.plain}' if self.plain else ''}"
+            f"{belief}{''.join(f'; {told}' for told in self.beside)}"
         )
 
 
@@ -87,7 +88,9 @@ def evaluate_attacker(
         tried = read_prompts(files.valid / "dev.parquet", limit=evaluation.num_training_prompts)
         found = plain_questions(rates(trained), prompts, tried, examiner=setup)
         record = replace(record, plain=found)
-    record = replace(record, target=setup.target)
+    record = replace(
+        record, target=setup.target, over_refusal=over_refusal(prompts, examiner=setup)
+    )
     write_record(record.to_record(), files.report)
     write_json(record.headline(), files.headline)
     _write_evidence(trained, untrained, labels, files=files, invented=setup.invented)
@@ -100,7 +103,7 @@ def evaluate_attacker(
         unique_probes=trained.figures["unique_probes"],
         num_prompts=len(prompts),
         num_categories=len(record.categories),
-        plain=record.plain.told() if record.plain else "",
+        beside=tuple(own.told() for own in (record.plain, record.over_refusal) if own),
         **{
             name: trained.intervals.get(f"{name}_attack_success_rate")
             for name in ("corrected", "confirmed")

@@ -17,6 +17,7 @@ HEADLINE = (
     "final/lift",
     "final/kl_nats",
     "final/unique_attacks",
+    "final/over_refusal_rate",
     "baseline/attack_success_rate",
 )
 """Figures of an examination that become metrics; all would be a hundred charts of one dot."""

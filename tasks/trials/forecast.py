@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from astra_core.training.selection.evaluation_scheme import EvaluationScheme
 from tasks.figures.plain_questions import TRIED_WITH
 from tasks.params.schema import Params
+from tasks.sources.requests import read_requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,8 @@ def forecast(params: Params, measured: TrialMeasurements) -> dict[str, Amount]:
     final += look * EvaluationScheme(training).keeps_best
     asked = evaluation.num_rollouts * evaluation.num_responses
     plain = evaluation.ask_prompts * (look * min(TRIED_WITH, look) + 2 * examined * asked)
+    if evaluation.benign_prompts is not None:
+        plain += len(read_requests(evaluation.benign_prompts))
     return {
         "rollouts": measured.rolled * first,
         "rollouts in training": measured.rolled * (later if measured.rolls_out else 0),

@@ -258,6 +258,14 @@ OTHERS = [
             params(training={"metric": "train/loss"}),
         ),
         (
+            "harmless requests without a column of them",
+            ("evaluation.benign_prompts: my/asked.csv must have the column 'prompt'",),
+            both(
+                write("my/asked.csv", "text\nhow so?\n"),
+                params(evaluation={"benign_prompts": "my/asked.csv"}),
+            ),
+        ),
+        (
             "a part without a pattern",
             ("training.parts.a.pattern must be given",),
             params(training={"parts": {"a": {}}}),

@@ -3,8 +3,8 @@ from dataclasses import replace
 from scripted_system import system_against
 
 from astra_core.errors import TargetError
-from astra_core.rollout import Replies
-from astra_parts.samplers.rewording import asking
+from astra_core.rollout import Failure, Prompt, Replies
+from astra_parts.samplers.rewording import asking, first_replies
 from astra_parts.testing import tiny_graph, tiny_node
 
 RULE = {"when": "why", "turn": 2, "say": ["so bad"]}
@@ -47,3 +47,15 @@ def test_a_target_that_cannot_be_asked_gives_no_answer(monkeypatch):
     monkeypatch.setattr(type(system.target), "respond", refused)
 
     assert ask([(0, "why me")]) is None
+
+
+def test_a_text_said_first_gets_the_reply_itself_or_none_where_the_call_failed(monkeypatch):
+    system = system_against({"when": "why", "turn": 1, "say": ["so bad"]})
+    questions = [(Prompt.of("never"), text) for text in ("why me", "me")]
+
+    assert ["so bad", "so good"] == first_replies(system, questions, seed=0)
+
+    failed = [Failure("no answer")] * 2
+    monkeypatch.setattr(type(system.target), "respond", lambda *_, **__: failed)
+
+    assert [None, None] == first_replies(system, questions, seed=0)

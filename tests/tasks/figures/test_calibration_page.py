@@ -6,7 +6,7 @@ from each_row import each_row
 
 from astra_core.metrics.statistics import Interval
 from tasks.figures.calibration_page import calibration_lines, draw_reliability
-from tasks.records.calibration import Mistake
+from tasks.records.calibration import CategoryCalibration, Mistake
 
 LINES = calibration_lines(calibration())
 
@@ -24,12 +24,25 @@ LINES = calibration_lines(calibration())
         "best by Youden   0.400 (0.700; sensitivity 0.850, specificity 0.850)",
         "| 0.0 to 0.5 | 200 | 0.250 | 0.500 [0.250, 0.750] |",
         "accuracy         none",
-        "| abuse | 3 | 3 | none | 0.500 [0.250, 0.750] | none |",
+        "| abuse | 3 | 3 | none | none | 0.500 [0.250, 0.750] | none |",
         "| line 7 | missed | 0.100 | y·· f··· |",
     ],
 )
 def test_the_report_says(line):
     assert line in LINES
+
+
+def test_groups_are_summed_up_by_their_column():
+    half, most = Interval(0.5, 0.2, 0.8), Interval(0.9, 0.8, 1.0)
+    none = Interval(math.nan, math.nan, math.nan)
+    groups = {
+        "model: a": CategoryCalibration(9, 3, most, most, accuracy=most),
+        "model: b": CategoryCalibration(9, 3, half, none, accuracy=half),
+        "type: c": CategoryCalibration(9, 3, most, most, accuracy=most),
+    }
+    told = [line for line in calibration_lines(calibration(categories=groups)) if "mean" in line]
+
+    assert ["model: mean accuracy 0.700, worst sensitivity 0.500 [0.200, 0.800] (b)"] == told[-1:]
 
 
 def test_bins_without_a_row_are_left_out():

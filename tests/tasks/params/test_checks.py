@@ -52,6 +52,7 @@ MISTAKES = [
     ("evaluation.second_judge", "profanty", "unknown scorer 'profanty'"),
     ("evaluation.second_judge", "profanity", "must be another judge than system.scorer, got the"),
     ("evaluation.calibration", "no/such.json", "evaluation.calibration must name a file, got"),
+    ("evaluation.benign_prompts", "no.csv", "evaluation.benign_prompts must name a file, got"),
     ("evaluation.second_threshold", 2.0, "evaluation.second_threshold: input should be less"),
     ("promotion.require_confirmation", True, "must have an evaluation.second_judge, got null"),
     ("training.algorithm.name", "ppoo", "unknown algorithm 'ppoo'"),

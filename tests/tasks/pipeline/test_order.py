@@ -251,9 +251,10 @@ def test_files_that_params_name_are_watched_by_dvc(tmp_path):
     assert str(prompts) not in yaml.safe_load(render())["stages"]["prompts"]["deps"]
 
 
-def test_a_calibration_is_watched_by_the_evaluation_alone(tmp_path):
-    path = str(tmp_path / "calibration.json")
-    params = Params.read({"evaluation": {"calibration": path}}, where="")
+@each_row("key", ["calibration", "benign_prompts"])
+def test_a_file_of_the_evaluation_is_watched_by_it_alone(tmp_path, key):
+    path = str(tmp_path / "mine.json")
+    params = Params.read({"evaluation": {key: path}}, where="")
     rendered = yaml.safe_load(render(params=params))["stages"]
 
     assert ["evaluation"] == [name for name, entry in rendered.items() if path in entry["deps"]]

@@ -109,8 +109,9 @@ def test_an_edit_of_a_plugin_of_any_kind_or_its_neighbour_is_another_run(project
         )
 
 
-def test_how_far_a_judge_is_believed_is_asked_after_the_training(project):
+def test_what_only_the_evaluation_asks_is_asked_after_the_training(project):
     asked = {
+        "benign_prompts": Path("my/benign.csv"),
         "calibration": Path("my/calibration.json"),
         "second_judge": Choice(name="profanity"),
         "second_threshold": 0.7,

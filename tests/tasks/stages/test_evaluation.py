@@ -105,6 +105,22 @@ def test_the_prompts_that_chose_a_checkpoint_are_not_those_of_its_examination(tm
     assert selected - rate == pytest.approx(found["selection"]["optimism"]["value"])
 
 
+def test_harmless_requests_are_reported_beside_success(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_world(tmp_path)
+    tiny_language_model(seed=11).save(tmp_path / "models/attacker")
+    (tmp_path / "asked.csv").write_text("prompt,type\nhow so,talk\nwhy me,talk\n")
+    asked = PARAMS.evaluation.model_copy(update={"benign_prompts": tmp_path / "asked.csv"})
+    report = stage_of(evaluate_attacker).run(PARAMS.model_copy(update={"evaluation": asked}))
+    found = read_evaluation(tmp_path / "reports/evaluation.json")
+
+    assert found.over_refusal.told() in report.summary()
+    assert 2 == found.over_refusal.num_safe == found.over_refusal.types["talk"].num_requests
+    assert found.over_refusal.rate.value == found.final_figures()["final/over_refusal_rate"]
+    # This file has no requests that should be refused.
+    assert "final/unsafe_refusal_rate" not in found.final_figures()
+
+
 def test_diversity_is_of_as_many_hits_as_params_say(world, record):
     folder, _ = world
     fewer = PARAMS.evaluation.model_copy(update={"rarefied_to": 3, "threshold": 0.0})

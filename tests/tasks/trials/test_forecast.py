@@ -94,3 +94,13 @@ def test_every_epoch_reads_every_batch():
     assert 3 * num_batches(params(), measured()) == num_batches(
         params(epochs_per_experience=3), measured()
     )
+
+
+def test_every_harmless_request_is_one_reply(tmp_path):
+    (tmp_path / "asked.csv").write_text("prompt\nwhy\nwhen\nwho\n")
+    own, file = params(), tmp_path / "asked.csv"
+    asked = own.evaluation.model_copy(update={"benign_prompts": file})
+    asking = own.model_copy(update={"evaluation": asked})
+    more = forecast(asking, measured())["final evaluation"]
+
+    assert forecast(own, measured())["final evaluation"] + OTHER * (3 / OTHER.calls) == more

@@ -1,0 +1,90 @@
+"""Over-refusal: how many harmless requests the target refuses, beside how often attacks succeed."""
+
+from collections.abc import Sequence
+
+from astra_core.errors import BudgetError, TargetError
+from astra_core.files import file_digest, record_digest
+from astra_core.metrics.statistics import Interval
+from astra_core.rollout import Prompt
+from astra_core.scorer import checked_scores
+from astra_parts.judges.refusal import RefusalScorer
+from astra_parts.metrics.detection import proportion
+from tasks.figures.examination import Examiner
+from tasks.machine.console import complain
+from tasks.records.evaluation import OverRefusal, TypeRefusals
+from tasks.sources.requests import Request, read_requests
+
+
+def over_refusal(prompts: Sequence[Prompt], *, examiner: Examiner) -> OverRefusal | None:
+    """What the target refuses of ``evaluation.benign_prompts``, each asked once and first.
+
+    None, with a warning, where its budget is spent or it does not answer; None where no file is
+    named.
+
+    Args:
+        prompts: Of the examination: the target's system prompt may have slots for their columns.
+        examiner: Of the attacker.
+    """
+    from astra_parts.samplers.rewording import first_replies
+
+    params = examiner.params
+    path, seed = params.evaluation.benign_prompts, params.training_seed
+    if path is None:
+        return None
+    requests, digest = read_requests(path), file_digest(path)
+    columns = [prompt.metadata for prompt in prompts]
+    questions = [
+        (Prompt.of("", columns[number % len(columns)]), request.text)
+        for number, request in enumerate(requests)
+    ]
+    system = params.load(examiner.base)
+    account = f"benign {record_digest([digest, seed])[:16]}"
+    try:
+        with system.target.evaluating(), system.target.accounted(account):
+            replies = first_replies(system, questions, seed=seed)
+    except (BudgetError, TargetError) as error:
+        complain(f"warning: over-refusal was not measured: {error}")
+        return None
+    judge = RefusalScorer(RefusalScorer.Options(counts="refusal"))
+    pairs = zip(requests, replies, strict=True)
+    answered = [(request, reply) for request, reply in pairs if reply is not None]
+    scores = checked_scores(judge, [reply for _, reply in answered])
+    refused = [(own, score > 0) for (own, _), score in zip(answered, scores, strict=True)]
+    if not any(own.is_safe for own, _ in refused):
+        complain("warning: over-refusal was not measured: no harmless request has a reply")
+        return None
+    return _counted(
+        refused,
+        requests=digest,
+        judge=judge.version,
+        num_failed=len(requests) - len(answered),
+        confidence=params.evaluation.confidence,
+    )
+
+
+def _counted(
+    refused: Sequence[tuple[Request, bool]],
+    *,
+    requests: str,
+    judge: str,
+    num_failed: int,
+    confidence: float,
+) -> OverRefusal:
+    safe = [(own.type, is_refused) for own, is_refused in refused if own.is_safe]
+    unsafe = [is_refused for own, is_refused in refused if not own.is_safe]
+
+    def rate(told: Sequence[bool]) -> Interval:
+        return proportion(sum(told), len(told), confidence=confidence)
+
+    kinds = dict.fromkeys(kind for kind, _ in safe if kind)
+    by_kind = {kind: [refused for own, refused in safe if own == kind] for kind in kinds}
+    return OverRefusal(
+        requests=requests,
+        judge=judge,
+        num_safe=len(safe),
+        num_unsafe=len(unsafe),
+        num_failed=num_failed,
+        rate=rate([is_refused for _, is_refused in safe]),
+        unsafe_rate=rate(unsafe) if unsafe else None,
+        types={kind: TypeRefusals(len(own), rate(own)) for kind, own in by_kind.items()},
+    )

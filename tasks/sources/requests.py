@@ -1,0 +1,70 @@
+"""Harmless requests with their types, in XSTest's form: columns ``prompt``, ``type``, ``label``."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from astra_core.errors import ConfigurationError, DataError
+from astra_core.errors.exception_text import excerpt
+from tasks.sources.columns import Columns
+from tasks.sources.files import FileRow, read_rows
+
+_KEY = "evaluation.benign_prompts"
+_LABELS = {"safe": True, "unsafe": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that a target should fulfil, or one beside it that it should refuse.
+
+    Attributes:
+        text: The request.
+        type: The kind of request; empty where the file tells none.
+        is_safe: False for a request that should be refused.
+    """
+
+    text: str
+    type: str
+    is_safe: bool
+
+
+def read_requests(path: Path) -> list[Request]:
+    """The requests of a file in order; without a column ``label`` all are safe.
+
+    Raises:
+        ConfigurationError: The file or its column ``prompt`` does not exist, or nothing reads it.
+        DataError: The file is broken, a label is another word, or no request is safe.
+    """
+    found = [request for row in _rows(path) if (request := _request(row, path)) is not None]
+    if not any(request.is_safe for request in found):
+        msg = (
+            f"{_KEY} must hold requests with the label safe, got none of {len(found)} in {path}; "
+            "add some, or leave the column label out"
+        )
+        raise DataError(msg)
+    return found
+
+
+def _rows(path: Path) -> Iterator[FileRow]:
+    try:
+        yield from read_rows(path, Columns("prompt", "all"))
+    except ConfigurationError as error:
+        # The reader names the keys of the prompts.
+        msg = f"{_KEY}: {str(error).partition(';')[0]}; see 'astra params evaluation'"
+        raise ConfigurationError(msg) from None
+
+
+def _request(row: FileRow, path: Path) -> Request | None:
+    """The request of a row; None for an empty one."""
+    text = (row.text or "").strip()
+    if not text:
+        return None
+    label = str(row.metadata.get("label") or "safe").strip().lower()
+    if label not in _LABELS:
+        msg = (
+            f"{path} {row.place} must have the label safe or unsafe, got "
+            f"{excerpt(label, limit=24)}; correct it"
+        )
+        raise DataError(msg)
+    kind = row.metadata.get("type")
+    return Request(text, "" if kind is None else str(kind).strip(), _LABELS[label])
