@@ -3,7 +3,7 @@
 ``change_params`` checks the whole and writes them into the file, whose comments are kept; under
 ``as_if`` a command that changes nothing reads them. A preset is a file ``params/NAME.yaml`` beside
 params.yaml that is laid over it, key by key; a choice, which has a ``name``, replaces the whole old
-choice.
+choice. An assignment of another ``name`` keeps the options that the new plug-in has too.
 """
 
 import copy
@@ -24,6 +24,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
 from astra_core.files import write_text
+from astra_core.registry import BUILT_INS, NoOptions, resolve
 from flows.usage import library
 from flows.values import read_value
 from tasks.params.checks import check_params
@@ -189,6 +190,10 @@ def _changed(assignments: Sequence[str], path: Path, preset: str | None = None) 
         if line is not None:
             keys.append(text.partition("=")[0].strip())
             lines.append(line)
+            foreign = _drop_foreign_options(record, keys[-1])
+            if foreign:
+                keys.append(f"{keys[-1].removesuffix('.name')}.options")
+                lines.append(f"{keys[-1]}: without {', '.join(foreign)}, not known there")
     text = _with_headings(_dumped(record, yaml), before)
     plain = load_yaml(text, subject=str(path), way_out="see --set")
     refuse_earlier(plain)
@@ -246,6 +251,23 @@ def _assign(record: Any, assignment: str, yaml: YAML) -> str | None:
     told = f"{_shown(old, yaml) if last in owner else 'not set'} -> {_shown(value, yaml)}"
     owner[last] = _quoted(value)
     return f"{key}: {told}"
+
+
+def _drop_foreign_options(record: Any, key: str) -> list[str]:
+    """The options that were removed because the plug-in that ``key`` now names has none such."""
+    place, _, last = key.rpartition(".")
+    kind = place.rpartition(".")[2]
+    if last != "name" or kind not in BUILT_INS:
+        return []
+    choice = owner_of(record, key)[0]
+    options = choice.get("options")
+    if not isinstance(options, dict) or not isinstance(choice["name"], str):
+        return []
+    known = getattr(resolve(kind, choice["name"]), "Options", NoOptions).model_fields
+    foreign = [name for name in options if name not in known]
+    for name in foreign:
+        del options[name]
+    return foreign
 
 
 def _quoted(value: Any) -> Any:

@@ -7,7 +7,7 @@ from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from astra_parts.testing import tiny_language_model
-from flows.settings import change_params, changed_params, migrate_params, presets
+from flows.settings import as_if, change_params, changed_params, migrate_params, presets
 from tasks.params.schema import read_params
 
 ROOT = Path(__file__).parents[2]
@@ -106,6 +106,23 @@ def test_a_sentence_is_read_as_text_and_quoted_where_yaml_needs_it(params, text)
     assert text == read_params(params).system.target.options["system_prompt"]
     assert text in lines[1]
     assert [] == change_params(assignments, params)
+
+
+def test_another_name_keeps_the_options_that_the_new_plug_in_has_too(params, monkeypatch):
+    monkeypatch.chdir(params.parent)
+    told = "options: {system_prompt: Be kind., format: template}"
+    params.write_text(SMALL.replace("options: {}", told), "utf-8")
+    server = ["name=endpoint", "options.base_url=http://127.0.0.1:8000/v1", "options.model=mine"]
+    assignments = [f"system.target.{own}" for own in server]
+    with as_if(assignments):
+        tried = read_params().system.target
+    lines = change_params([*assignments, "reward={name: terms, options: {terms: {reply: {}}}}"])
+    target = read_params().system.target
+
+    kept = {"system_prompt": "Be kind.", "model": "mine"}
+    assert {"base_url": "http://127.0.0.1:8000/v1", **kept} == target.options
+    assert target == tried
+    assert lines[1] == "system.target.options: without format, not known there"
 
 
 def test_one_word_before_a_colon_and_braces_stay_a_mapping(params):
