@@ -5,7 +5,7 @@ Sections validate strictly: the number 16 is not the text "16".
 """
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -194,6 +194,31 @@ class RolloutsConfiguration(Section):
     )
 
 
+TransferName = Annotated[str, Field(pattern=r"^\w[\w .-]{0,63}$")]
+
+
+class TransferConfiguration(Section):
+    """Another target for the same attackers."""
+
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="In place of those of system.target, key by key."
+    )
+    columns: dict[str, str] = Field(
+        default_factory=dict, description="In place of the prompts' own, such as {secret: 4711}."
+    )
+
+    def target_of(self, choice: Choice) -> Choice:
+        """The other target, given the one of ``system.target``."""
+        return choice.model_copy(update={"options": {**choice.options, **self.options}})
+
+    @model_validator(mode="after")
+    def _something_differs(self) -> Self:
+        if not (self.options or self.columns):
+            msg = "a transfer must have options or columns, got neither; name what differs"
+            raise ValueError(msg)
+        return self
+
+
 class EvaluationConfiguration(Section):
     """The fixed evaluation by which attackers are compared."""
 
@@ -222,6 +247,10 @@ class EvaluationConfiguration(Section):
     ask_prompts: bool = Field(
         default=False,
         description="Whether the target is also asked the prompts as they stand, as a baseline.",
+    )
+    transfer: dict[TransferName, TransferConfiguration] = Field(
+        default_factory=dict,
+        description="Other targets, by names of yours, against which both attackers are examined.",
     )
     bandit_calls: int = Field(
         default=2000,

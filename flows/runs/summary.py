@@ -10,6 +10,7 @@ from tasks.records.evaluation import (
     EVALUATION,
     EvaluationRecord,
     read_evaluation,
+    transfers_told,
     ways_told,
     worth_told,
 )
@@ -86,6 +87,7 @@ def evaluation_lines(record: EvaluationRecord, *, name: str = "trained") -> list
         *([f"worth          {worth}"] if (worth := worth_told(record)) else []),
         *([] if kind is None else [f"target         {kind}"]),
         *([f"over-refusal   {refused.told()}"] if (refused := record.over_refusal) else []),
+        *([f"transfer       {told}"] if (told := transfers_told(record)) else []),
         *_selection_lines(record),
         *_belief_lines(record, name),
         *by_category,

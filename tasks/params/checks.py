@@ -57,6 +57,8 @@ class Setup:
         second = params.evaluation.second_judge
         for judge in (system.scorer, text_scorer_choice(system), *([second] if second else [])):
             find("scorer", judge)
+        for other in params.evaluation.transfer.values():
+            find("target", other.target_of(system.target))
         find("optimizer", training.optimizer)
         schedules = [own.schedule for own in training.agents.values()]
         for schedule in filter(None, (training.schedule, *schedules)):

@@ -29,8 +29,10 @@ def check_columns(params: Params) -> None:
 
     Raises ConfigurationError if they lack a column.
     """
-    told = getattr(find("target", params.system.target).options, "system_prompt", None)
-    asked = {"system.target.options.system_prompt": columns_in(told or "")}
+    asked = {"system.target.options.system_prompt": _told(params.system.target)}
+    for name, other in params.evaluation.transfer.items():
+        own = _told(other.target_of(params.system.target)) - other.columns.keys()
+        asked[f"evaluation.transfer.{name}.options.system_prompt"] = own
     asked |= _secrets("system.scorer", params.system.scorer)
     asked |= _secrets("evaluation.second_judge", params.evaluation.second_judge)
     # Reading a file takes a while, so it waits for a setting that asks.
@@ -44,6 +46,12 @@ def check_columns(params: Params) -> None:
                 "prompts.drawn_columns draw it"
             )
             raise ConfigurationError(msg)
+
+
+def _told(target: Choice) -> frozenset[str]:
+    """The columns that a target's system prompt names."""
+    told = getattr(find("target", target).options, "system_prompt", None)
+    return columns_in(told or "")
 
 
 def _secrets(key: str, judge: Choice | None) -> dict[str, frozenset[str]]:

@@ -38,6 +38,7 @@ _OPTIONAL = (
     "equivalent_tries",
     "plain",
     "over_refusal",
+    "transfer",
 )
 
 
@@ -184,6 +185,21 @@ class OverRefusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Transfer:
+    """Both attackers against another target, on the same prompts.
+
+    Attributes:
+        attacker: The trained attacker's success.
+        baseline: The untrained attacker's.
+        lift: The gain, paired by prompt.
+    """
+
+    attacker: Span
+    baseline: Span
+    lift: Span
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationRecord:
     """Both attackers on the same prompts.
 
@@ -197,6 +213,7 @@ class EvaluationRecord:
             None in earlier records.
         plain: The prompts asked as they stand; None where that was not asked for.
         over_refusal: Harmless requests that the target refuses; None where none were asked.
+        transfer: Both attackers against other targets, by their names.
     """
 
     evaluation_key: str
@@ -215,6 +232,7 @@ class EvaluationRecord:
     equivalent_tries: Span | None = None
     plain: PlainQuestions | None = None
     over_refusal: OverRefusal | None = None
+    transfer: dict[str, Transfer] = field(default_factory=dict)
 
     def to_record(self) -> dict[str, Any]:
         """The record as JSON; NaN becomes null, and absent parts are left out."""
@@ -227,6 +245,11 @@ class EvaluationRecord:
         }
         told = worth_told(self)
         return record | ({"worth": told} if told else {})
+
+    def beside(self) -> list[str]:
+        """What was measured beside the two attackers, in words."""
+        told = [own.told() for own in (self.plain, self.over_refusal) if own]
+        return [*told, *([f"against other targets: {transfers_told(self)}"] * bool(self.transfer))]
 
     def final_figures(self) -> dict[str, float | None]:
         """Flat figures: ``final/...`` for attacker and lift, ``baseline/...`` for the untrained."""
@@ -262,6 +285,15 @@ class EvaluationRecord:
             msg = f"{role} must have an interval of {RATE}, got {type(found).__name__}; evaluate it"
             raise DataError(msg)
         return found
+
+
+def transfers_told(record: EvaluationRecord) -> str:
+    """Success against other targets, in words; empty if none was asked for."""
+    return "; ".join(
+        f"{name} {own.baseline.spelled('.1%')} -> {own.attacker.spelled('.1%')}, "
+        f"gain {own.lift.spelled('+.3f')}"
+        for name, own in record.transfer.items()
+    )
 
 
 def worth_told(record: EvaluationRecord) -> str:

@@ -54,12 +54,12 @@ def lead(material: Material) -> str:
     found = material.evaluation
     after, before = found.rate(), found.rate("baseline")
     word = "beyond chance" if found.lift.low > 0 or found.lift.high < 0 else "within chance"
-    plain = f" By comparison: {found.plain.told()}." if found.plain else ""
+    beside = "".join(f" {told[0].upper()}{told[1:]}." for told in found.beside())
     return (
         f"Of {found.num_prompts} test prompts with {found.num_rollouts} rollouts each, the trained "
         f"attacker succeeded in {percent(after)} of rollouts, the untrained one in "
         f"{percent(before)}: a gain of {points(found.lift)}, {word}. Intervals are bootstrap "
-        f"intervals over prompts at {found.confidence:.0%}.{plain}"
+        f"intervals over prompts at {found.confidence:.0%}.{beside}"
     )
 
 

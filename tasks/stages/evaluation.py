@@ -24,6 +24,7 @@ from tasks.figures.examples import examples_page
 from tasks.figures.over_refusal import over_refusal
 from tasks.figures.plain_questions import plain_questions
 from tasks.figures.prompt_rows import prompt_rows
+from tasks.figures.transfer import transfers
 from tasks.params.schema import Params
 from tasks.pipeline.stage import sections_for, stage
 from tasks.records.evaluation import EvaluationRecord, write_prompt_table
@@ -89,7 +90,10 @@ def evaluate_attacker(
         found = plain_questions(rates(trained), prompts, tried, examiner=setup)
         record = replace(record, plain=found)
     record = replace(
-        record, target=setup.target, over_refusal=over_refusal(prompts, examiner=setup)
+        record,
+        target=setup.target,
+        over_refusal=over_refusal(prompts, examiner=setup),
+        transfer=transfers(files.attacker, prompts, examiner=setup),
     )
     write_record(record.to_record(), files.report)
     write_json(record.headline(), files.headline)
@@ -103,7 +107,7 @@ def evaluate_attacker(
         unique_probes=trained.figures["unique_probes"],
         num_prompts=len(prompts),
         num_categories=len(record.categories),
-        beside=tuple(own.told() for own in (record.plain, record.over_refusal) if own),
+        beside=tuple(record.beside()),
         **{
             name: trained.intervals.get(f"{name}_attack_success_rate")
             for name in ("corrected", "confirmed")

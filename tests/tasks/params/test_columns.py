@@ -23,6 +23,13 @@ def params_of(tmp_path, *, drawn=(), columns="text,level", **sections):
     ("key", "sections"),
     [
         ("system.target.options.system_prompt", {"system": {"target": TARGET}}),
+        (
+            "evaluation.transfer.other.options.system_prompt",
+            {
+                "system": {"target": {**TARGET, "options": {"program": ["x"]}}},
+                "evaluation": {"transfer": {"other": {"options": TARGET["options"]}}},
+            },
+        ),
         ("system.scorer.options.column", {"system": {"scorer": SECRET}}),
         ("evaluation.second_judge.options.column", {"evaluation": {"second_judge": SECRET}}),
         ("system.scorer.options.judges.own.judge.options.column", {"system": {"scorer": ENSEMBLE}}),

@@ -4,7 +4,7 @@ from each_row import each_row
 from report_material import material
 
 from astra_core.metrics.statistics import Interval
-from tasks.records.evaluation import Belief, CalibrationNote, Selection
+from tasks.records.evaluation import Belief, CalibrationNote, Selection, Transfer
 from tasks.report.story import decision, headlines, lead, limits, story
 
 SPAN = Interval(0.5, 0.4, 0.6)
@@ -16,6 +16,9 @@ def test_the_lead_says_whether_the_gain_may_be_chance():
     assert "60.0% [50.0%, 70.0%]" in lead(sure)
     assert "gain of +40.0 points [+30.0, +50.0], beyond chance" in lead(sure)
     assert "within chance" in lead(unsure)
+    others = {"strict": Transfer(attacker=SPAN, baseline=SPAN, lift=SPAN)}
+    told = lead(material(evaluation=replace(sure.evaluation, transfer=others)))
+    assert "Against other targets: strict 50.0% [40.0%, 60.0%] -> 50.0%" in told
 
 
 def test_the_headline_has_success_gain_diversity_and_kl():

@@ -65,6 +65,15 @@ def test_fewer_prompts_than_asked_for_are_all_there_are():
     assert found["final evaluation"] == OTHER * (4 + 2)
 
 
+def test_every_other_target_has_an_examination_of_both_attackers():
+    own = params()
+    others = {"transfer": {"stricter": {"options": {"system_prompt": "Never."}}}}
+    evaluation = EvaluationConfiguration.model_validate({**own.evaluation.model_dump(), **others})
+    found = forecast(own.model_copy(update={"evaluation": evaluation}), measured())
+
+    assert found["final evaluation"] == OTHER * (2 * 15 + 8 + 2 * 15)
+
+
 def test_a_trainer_without_rollouts_asks_the_target_for_none():
     found = forecast(params(), measured(rolls_out=False))
 
