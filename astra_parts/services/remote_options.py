@@ -146,7 +146,7 @@ def adam_of(
 
 
 def check_refills(sampler_options: Section, *, on_error: str) -> None:
-    """Raises ConfigurationError if refills meet draws that may fail, which look like poor probes."""
+    """Raises ConfigurationError if refills meet draws that may fail and look like poor probes."""
     refills = getattr(sampler_options, "refills", 0)
     if refills and on_error == "min_group":
         msg = (
