@@ -78,7 +78,7 @@ def cache_leftovers(needed: Iterable[str] = (), *, min_days: float) -> CacheLeft
     if reason:
         return CacheLeftovers(kept_for=reason)
     since = time.time() - min_days * _DAY_S
-    objects = {_name(path): path for path in _files(CACHE / _OBJECTS)}
+    objects = {(path.parent.name + path.name): path for path in _files(CACHE / _OBJECTS)}
     entries = list(_files(CACHE / _RUNS))
     recent = {path for path in (*objects.values(), *entries) if path.stat().st_mtime > since}
     wanted = set(needed) | _named_here() | _named_in_git()
@@ -113,11 +113,6 @@ def _files(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-def _name(path: Path) -> str:
-    """The digest under which the cache keeps a file."""
-    return path.parent.name + path.name
-
-
 def _is_file(path: Path) -> bool:
     return path.suffix != _FOLDER
 
@@ -150,13 +145,9 @@ def _named_here() -> set[str]:
         for folder, inner, files in os.walk(root):
             inner[:] = [name for name in inner if name not in _SKIPPED]
             for name in files:
-                if _is_tracked_name(name):
+                if name == "dvc.lock" or name.endswith(".dvc"):
                     found |= _digests(Path(folder, name).read_bytes())
     return found
-
-
-def _is_tracked_name(name: str) -> bool:
-    return name == "dvc.lock" or name.endswith(".dvc")
 
 
 def _named_in_git() -> set[str]:

@@ -14,7 +14,7 @@ from tasks.tracking.store import connect, sqlite_file, store_errors, told_addres
 def has_store() -> bool:
     """Whether there is a store; a server is assumed to have one."""
     database = sqlite_file(tracking_uri())
-    return database is None or _holds_something(database)
+    return database is None or (database.is_file() and database.stat().st_size > 0)
 
 
 def check_store() -> None:
@@ -49,10 +49,6 @@ def _require_none(database: Path) -> None:
     if not database.absolute().parent.is_dir() or database.is_dir():
         msg = f"{database} must be a file in a folder, got neither; see MLFLOW_TRACKING_URI"
         raise DamagedStoreError(msg)
-
-
-def _holds_something(database: Path) -> bool:
-    return database.is_file() and database.stat().st_size > 0
 
 
 def _is_named_by(receipt: Path) -> bool:
