@@ -111,6 +111,25 @@ class Executor(Plugin):
         """Ends the workers; another ``run`` starts new ones."""
 
 
+class LocalExecutor(Executor):
+    """An executor without other processes or copies of a model."""
+
+    is_here: ClassVar[bool] = True
+
+    def results(
+        self, work: Work, shards: Sequence[Any], *, weights: Weights | None, advance: Advance
+    ) -> list[Any]:
+        """See ``Executor.results``."""
+        prepared = work.prepare({}) if shards else None
+        if shards and weights is not None:
+            work.renew(prepared, weights.data)
+        found = []
+        for shard in shards:
+            found.append(work.do(prepared, shard))
+            advance(1)
+        return found
+
+
 @contextmanager
 def shown_by(show: Show) -> Iterator[None]:
     """While the body runs, executors show their progress by ``show``."""

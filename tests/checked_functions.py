@@ -1,10 +1,12 @@
 """Functions that check every annotated shape and type, and the numbers of the reference systems."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
+
+import pytest
 
 VECTORS = Path(__file__).parent / "vectors"
 
@@ -28,3 +30,28 @@ def checked_functions(package: ModuleType) -> dict[str, Callable[..., Any]]:
         for name, function in own.items()
         if isinstance(function, FunctionType)
     }
+
+
+@pytest.fixture(scope="session")
+def cases() -> Callable[..., list[dict[str, Any]]]:
+    """Reads cases of one vector file."""
+    return read_cases
+
+
+@pytest.fixture(scope="session")
+def checked() -> list[tuple[ModuleType, dict[str, Callable[..., Any]]]]:
+    """The functions of both packages of mathematics, which check every annotated shape and type."""
+    from astra_core.algorithms import functional as core
+    from astra_parts.algorithms import functional as parts
+
+    return [(package, checked_functions(package)) for package in (core, parts)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def checked_shapes(checked: list[tuple[ModuleType, dict[str, Any]]]) -> Iterator[None]:
+    """They take the place of the packages' own while a test runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        for package, functions in checked:
+            for name, function in functions.items():
+                patch.setattr(package, name, function)
+        yield

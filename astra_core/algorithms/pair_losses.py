@@ -9,8 +9,7 @@ from jaxtyping import Float
 from pydantic import Discriminator, Field, Tag, model_validator
 from torch import Tensor
 
-from astra_core.algorithms.functional import Divergence
-from astra_core.algorithms.functional import preference as plain
+from astra_core.algorithms.functional import Divergence, dpo_losses
 from astra_core.algorithms.pairs import PairLosses, PairOptions
 from astra_core.config import Positive
 
@@ -151,9 +150,8 @@ def _sum_of(terms: list[tuple[PairLosses, float]]) -> PairLosses:
 
 def _loss(name: str, options: PairLossOptions) -> PairLosses:
     beta = options.beta
-    own = {"sigmoid": "dpo", "conservative": "cdpo", "robust": "robust_dpo"}.get(name, name)
-    function = f"{own}_losses"
-    losses = getattr(plain, function, None) or _further(function)
+    own = {"conservative": "cdpo", "robust": "robust_dpo"}.get(name, name)
+    losses: Callable[..., Any] = dpo_losses if name == "sigmoid" else _further(f"{own}_losses")
     if name in _SMOOTHED:
         return partial(losses, beta=beta, label_smoothing=options.label_smoothing)
     return partial(losses, beta=beta)

@@ -4,14 +4,12 @@ import math
 import sys
 import zlib
 from collections.abc import Container, Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_core.metrics.diversity import ngrams
-from astra_core.rewards.known_words import KnownWordsOptions, KnownWordsTerm, words_of
-from astra_core.rewards.term import Turn
+from astra_core.rewards.known_words import words_of
 
 _UNKNOWN = "_"
 # Different texts that each is compared with; beyond, a sample of them stands for all.
@@ -89,20 +87,3 @@ def _sample_of(features: Sequence[Features]) -> NDArray[np.int64]:
 
 def _known_share(said: Sequence[str]) -> float:
     return sum(word != _UNKNOWN for word in said) / max(len(said), 1)
-
-
-class Diversity(KnownWordsTerm):
-    """``rarities`` as a term: nats by which a probe that scores is rare among those that do."""
-
-    weight: ClassVar[float] = 0.5
-
-    class Options(KnownWordsOptions):
-        """Which words are known."""
-
-    options: Options
-
-    def values(self, turns: Sequence[Turn]) -> list[float]:
-        """The rarity of each probe, 0 for a score of 0; the turns count against each other."""
-        return rarities(
-            [turn.text for turn in turns], [turn.node.score for turn in turns], self._known
-        )

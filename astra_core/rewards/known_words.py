@@ -8,7 +8,6 @@ from tokenizers.decoders import ByteLevel
 
 from astra_core.config import Section
 from astra_core.metrics.words import UNSPACED, UNSPACED_WORD, run_of
-from astra_core.rewards.term import Term
 from astra_core.rollout import Prompt
 from astra_core.system import System
 
@@ -96,18 +95,6 @@ class KnownWords:
     def _add(self, texts: Iterable[str]) -> None:
         for text in texts:
             self._words.update(words_of(text))
-
-
-class KnownWordsTerm(Term):
-    """A term that treats known words otherwise than invented ones; ``prepare`` learns them."""
-
-    def __init__(self, options: KnownWordsOptions) -> None:
-        super().__init__(options)
-        self._known = KnownWords(options)
-
-    def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:
-        """Learns which words are known."""
-        self._known.learn(system, prompts)
 
 
 def words_of(text: str) -> list[str]:

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from astra_core.algorithm import Algorithm, Need
 from astra_core.algorithms.credit import Backup
-from astra_core.algorithms.functional.preference import balance_losses
 from astra_core.algorithms.pairs import (
     PairSelection,
     PreferenceBatch,
@@ -32,6 +31,7 @@ from astra_core.algorithms.pairs import (
 )
 from astra_core.config import NonNegative, Positive
 from astra_core.rollout import Graph
+from astra_parts.algorithms.functional.margin_losses import balance_losses
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from astra_core.config import Section
 from astra_core.errors import ConfigurationError, LostProcessError, StaleWorkerError
 from astra_core.errors.packages import require_package
 from astra_core.executor import Advance, Executor, Weights, Work
-from astra_core.executors.bench import Bench, Held, Task, portable
+from astra_parts.executors.bench import Bench, Held, Task, portable
 from astra_parts.executors.ledger import Ledger, WorkersOptions
 
 LOOPBACK = "127.0.0.1"

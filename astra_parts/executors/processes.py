@@ -18,7 +18,7 @@ from typing import Any
 
 from astra_core.config import Section
 from astra_core.executor import Advance, Executor, Weights, Work
-from astra_core.executors.bench import Bench, Held, Task, portable
+from astra_parts.executors.bench import Bench, Held, Task, portable
 from astra_parts.executors.ledger import Ledger, WorkersOptions
 
 _POLL_S = 0.2

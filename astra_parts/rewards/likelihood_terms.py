@@ -10,10 +10,10 @@ from pydantic import Field
 from astra_core.config import NonNegative, Section
 from astra_core.errors import ConfigurationError
 from astra_core.reward import Signal
-from astra_core.rewards.term import Term, Turn
 from astra_core.rollout import Prompt
 from astra_core.seeding import derive_key
 from astra_core.system import System
+from astra_parts.rewards.term import Term, Turn
 
 Ids = tuple[int, ...]
 

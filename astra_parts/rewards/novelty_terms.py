@@ -8,12 +8,13 @@ from pydantic import Field
 from torch import Tensor
 
 from astra_core.config import Count, Probability, Section
-from astra_core.rewards.known_words import KnownWords, KnownWordsOptions, KnownWordsTerm
+from astra_core.rewards.diversity import rarities
+from astra_core.rewards.known_words import KnownWords, KnownWordsOptions
 from astra_core.rewards.novelty import NoveltyMemory, ngrams_of
-from astra_core.rewards.term import Term, Turn
 from astra_core.rollout import Prompt
 from astra_core.system import System
 from astra_parts.rewards.embeddings import Embedder, EmbedderOptions
+from astra_parts.rewards.term import KnownWordsTerm, Term, Turn
 
 _ENDS = frozenset({"^", "$"})
 
@@ -163,3 +164,20 @@ class EmbeddingNovelty(Term):
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Restores the remembered vectors."""
         self.memory = state["memory"].clone()
+
+
+class Diversity(KnownWordsTerm):
+    """``rarities`` as a term: nats by which a probe that scores is rare among those that do."""
+
+    weight: ClassVar[float] = 0.5
+
+    class Options(KnownWordsOptions):
+        """Which words are known."""
+
+    options: Options
+
+    def values(self, turns: Sequence[Turn]) -> list[float]:
+        """The rarity of each probe, 0 for a score of 0; the turns count against each other."""
+        return rarities(
+            [turn.text for turn in turns], [turn.node.score for turn in turns], self._known
+        )

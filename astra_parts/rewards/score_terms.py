@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from astra_core.config import Count, Probability, Section
-from astra_core.rewards.term import Term, Turn
+from astra_parts.rewards.term import Term, Turn
 
 
 class ReplyScore(Term):

@@ -14,9 +14,9 @@ from astra_core.errors import ConfigurationError
 from astra_core.extensions.calls import is_number, plugin_call, refuse, spelled
 from astra_core.registry import build, find
 from astra_core.reward import Reward, Signal
-from astra_core.rewards.term import Term, Turn, turns_of
 from astra_core.rollout import Graph, Node, Prompt
 from astra_core.system import System
+from astra_parts.rewards.term import Term, Turn, turns_of
 
 
 class ConstraintOptions(Section):

@@ -12,11 +12,11 @@ from pydantic import Field
 from astra_core.config import NonNegative
 from astra_core.errors import ConfigurationError
 from astra_core.reward import Signal
-from astra_core.rewards.known_words import KnownWordsOptions, KnownWordsTerm, words_of
-from astra_core.rewards.term import Term, Turn
+from astra_core.rewards.known_words import KnownWordsOptions, words_of
 from astra_core.rollout import Prompt
 from astra_core.system import System
 from astra_parts.rewards.embeddings import Embedder, EmbedderOptions
+from astra_parts.rewards.term import KnownWordsTerm, Term, Turn
 
 GOAL = "goal"
 # A longer run of one character is not punctuation.

@@ -184,7 +184,7 @@ class Lesson:
         if self._method.algorithm == "dpo":
             return -logsigmoid(0.1 * (chosen - rejected)) * self._counts[high]
         gaps = self._values[high] - self._values[low]
-        return core.balance_losses(chosen, rejected, gaps, temperature=0.1) * self._counts[high]
+        return fn.balance_losses(chosen, rejected, gaps, temperature=0.1) * self._counts[high]
 
     def _of_turns(self, rows: Tensor) -> Tensor:
         ratios = (self._logprobs(rows) - self._before[rows]).exp()

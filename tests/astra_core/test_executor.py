@@ -1,7 +1,7 @@
 from shard_sums import bar_into
 
-from astra_core.executor import shown_by
-from astra_core.executors.bench import LocalExecutor
+from astra_core.executor import LocalExecutor, shown_by
+from astra_parts.testing import check_executor
 from astra_parts.testing.contracts.executor import ScaledNumbers
 
 
@@ -19,3 +19,7 @@ def test_a_bar_is_drawn_where_one_is_offered_and_shards_are_several(tmp_path):
     run(tmp_path, 3)
 
     assert [("rollouts", 3), 1, 1, 1, "end"] == told
+
+
+def test_the_local_one_keeps_the_contract():
+    check_executor("local")

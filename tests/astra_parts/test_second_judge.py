@@ -3,7 +3,7 @@ from each_row import each_row
 
 from astra_core.config import Choice, Section
 from astra_core.errors import DataError
-from astra_core.executors.bench import LocalExecutor
+from astra_core.executor import LocalExecutor
 from astra_core.judge import Judge, Judgement
 from astra_core.rollout import Prompt
 from astra_parts.executors.scoring import Scoring

@@ -22,14 +22,6 @@ def margins(
     return chosen - rejected
 
 
-def scaled_sides(
-    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], beta: float
-) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
-    """Both log-ratios times ``beta``: the implicit rewards of the two probes."""
-    require_pairs(chosen, rejected, beta)
-    return beta * chosen, beta * rejected
-
-
 def require_pairs(chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], beta: float) -> None:
     """Checks that the two sides are one number per pair, and ``beta`` is positive."""
     if not beta > 0:
@@ -37,13 +29,3 @@ def require_pairs(chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], be
         raise ConfigurationError(msg)
     require_rank(1, chosen=chosen)
     require_same_shape(chosen=chosen, rejected=rejected)
-
-
-def require_label_smoothing(label_smoothing: float) -> None:
-    """Raises ConfigurationError unless it is a share of flipped pairs that a loss can correct."""
-    if not 0 <= label_smoothing < 0.5:
-        msg = (
-            f"label_smoothing must lie in [0, 0.5), got {label_smoothing}; "
-            "at one half a label says nothing"
-        )
-        raise ConfigurationError(msg)

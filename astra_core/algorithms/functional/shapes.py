@@ -28,24 +28,6 @@ def require_rank(rank: int, **tensors: Tensor) -> None:
             raise ShapeError(msg)
 
 
-def require_column_or_same(**tensors: Tensor) -> None:
-    """Checks that all are ``[B, T]`` with equal B, and each T is either 1 or the common length.
-
-    A vector ``[B]`` is rejected although torch would accept it: against ``[B, T]`` it broadcasts
-    along tokens, which is silently wrong whenever B equals T.
-    """
-    require_rank(2, **tensors)
-    (first, model), *rest = tensors.items()
-    for name, tensor in rest:
-        lengths = {model.shape[1], tensor.shape[1]} - {1}
-        if tensor.shape[0] != model.shape[0] or len(lengths) > 1:
-            msg = (
-                f"{name} must fit {first} with shape {tuple(model.shape)}, "
-                f"got {tuple(tensor.shape)}; give one row per sequence and 1 or T columns"
-            )
-            raise ShapeError(msg)
-
-
 def require_finite(**tensors: Tensor) -> None:
     """Checks that no entry is NaN or infinite.
 

@@ -47,6 +47,13 @@ from astra_parts.algorithms.functional.kl import (
     kl_penalised_rewards,
     stepped_coefficient,
 )
+from astra_parts.algorithms.functional.margin_losses import (
+    balance_losses,
+    cdpo_losses,
+    hinge_losses,
+    ipo_losses,
+    robust_dpo_losses,
+)
 from astra_parts.algorithms.functional.policy_gradient import (
     clipped_surrogate,
     importance_sampling_surrogate,
@@ -81,7 +88,9 @@ __all__ = [
     "apo_down_losses",
     "apo_zero_losses",
     "ast_rewards",
+    "balance_losses",
     "bco_losses",
+    "cdpo_losses",
     "clipped_rewards",
     "clipped_surrogate",
     "discopop_losses",
@@ -92,8 +101,10 @@ __all__ = [
     "gae",
     "group_advantages",
     "group_advantages_over_runs",
+    "hinge_losses",
     "importance_sampling_surrogate",
     "importance_weighted_kl",
+    "ipo_losses",
     "is_clipped",
     "is_dual_clipped",
     "kl_penalised_rewards",
@@ -106,6 +117,7 @@ __all__ = [
     "reinforce_surrogate",
     "reward_to_go",
     "reward_weighted_probabilities",
+    "robust_dpo_losses",
     "running_mean",
     "selection_size",
     "sequence_probability",

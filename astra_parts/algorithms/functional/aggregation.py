@@ -19,8 +19,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from astra_core.algorithms.functional.masking import masked_sum
-from astra_core.algorithms.functional.shapes import require_column_or_same, require_rank
-from astra_core.errors import ConfigurationError
+from astra_core.algorithms.functional.shapes import require_rank
+from astra_core.errors import ConfigurationError, ShapeError
 
 Aggregation = Literal["token_mean", "sequence_mean", "sequence_sum", "constant_length"]
 """How tokens are counted. ``token_mean``: all tokens of the window alike (DAPO), so long probes
@@ -139,3 +139,21 @@ def _check_mode(mode: str) -> None:
     if mode not in _WEIGHTS:
         msg = f"aggregation must be one of {list(_WEIGHTS)}, got {mode!r}; see Aggregation"
         raise ConfigurationError(msg)
+
+
+def require_column_or_same(**tensors: Tensor) -> None:
+    """Checks that all are ``[B, T]`` with equal B, and each T is either 1 or the common length.
+
+    A vector ``[B]`` is rejected although torch would accept it: against ``[B, T]`` it broadcasts
+    along tokens, which is silently wrong whenever B equals T.
+    """
+    require_rank(2, **tensors)
+    (first, model), *rest = tensors.items()
+    for name, tensor in rest:
+        lengths = {model.shape[1], tensor.shape[1]} - {1}
+        if tensor.shape[0] != model.shape[0] or len(lengths) > 1:
+            msg = (
+                f"{name} must fit {first} with shape {tuple(model.shape)}, "
+                f"got {tuple(tensor.shape)}; give one row per sequence and 1 or T columns"
+            )
+            raise ShapeError(msg)

@@ -12,8 +12,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from astra_core.algorithms.functional.off_policy import importance_ratios
-from astra_core.algorithms.functional.shapes import require_column_or_same, require_same_shape
+from astra_core.algorithms.functional.shapes import require_same_shape
 from astra_core.errors import ConfigurationError
+from astra_parts.algorithms.functional.aggregation import require_column_or_same
 
 
 def reinforce_surrogate(

@@ -11,13 +11,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from astra_core.algorithms.functional.margins import (
-    require_label_smoothing,
-    require_pairs,
-    scaled_margins,
-    scaled_sides,
-)
+from astra_core.algorithms.functional.margins import require_pairs, scaled_margins
 from astra_core.errors import ConfigurationError
+from astra_parts.algorithms.functional.margin_losses import require_label_smoothing
 
 DISCOPOP_TEMPERATURE = 0.05
 """Of the mixture of two losses in DiscoPOP, arXiv:2406.08414, eq. 5."""
@@ -93,7 +89,7 @@ def nca_losses(
     Source:
         Chen et al., NCA, arXiv:2402.05369, eq. 11, for pairs.
     """
-    good, bad = scaled_sides(chosen, rejected, beta)
+    good, bad = _scaled_sides(chosen, rejected, beta)
     return -logsigmoid(good) - 0.5 * logsigmoid(-good) - 0.5 * logsigmoid(-bad)
 
 
@@ -108,7 +104,7 @@ def bco_losses(
     Source:
         Jung et al., BCO, arXiv:2404.04656, eq. 8.
     """
-    good, bad = scaled_sides(chosen, rejected, beta)
+    good, bad = _scaled_sides(chosen, rejected, beta)
     return -logsigmoid(good) - logsigmoid(-bad)
 
 
@@ -143,7 +139,7 @@ def apo_zero_losses(
     Source:
         D'Oosterlinck et al., APO, arXiv:2408.06266, eq. 7.
     """
-    good, bad = scaled_sides(chosen, rejected, beta)
+    good, bad = _scaled_sides(chosen, rejected, beta)
     return (-good).sigmoid() + bad.sigmoid()
 
 
@@ -158,7 +154,7 @@ def apo_down_losses(
     Source:
         D'Oosterlinck et al., APO, arXiv:2408.06266, eq. 8.
     """
-    good, bad = scaled_sides(chosen, rejected, beta)
+    good, bad = _scaled_sides(chosen, rejected, beta)
     return good.sigmoid() + (bad - good).sigmoid()
 
 
@@ -176,5 +172,13 @@ def aot_losses(
     Source:
         Melnyk et al., AOT, arXiv:2406.05882, unpaired; the ``aot_unpaired`` of TRL.
     """
-    good, bad = scaled_sides(chosen, rejected, beta)
+    good, bad = _scaled_sides(chosen, rejected, beta)
     return -logsigmoid(good.sort().values - bad.sort().values)
+
+
+def _scaled_sides(
+    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], beta: float
+) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
+    """Both log-ratios times ``beta``: the implicit rewards of the two probes."""
+    require_pairs(chosen, rejected, beta)
+    return beta * chosen, beta * rejected

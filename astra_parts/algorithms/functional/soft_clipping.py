@@ -5,8 +5,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from astra_core.algorithms.functional.off_policy import importance_ratios
-from astra_core.algorithms.functional.shapes import require_column_or_same
 from astra_core.errors import ConfigurationError
+from astra_parts.algorithms.functional.aggregation import require_column_or_same
 
 
 def soft_surrogate(

@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from astra_core.reward import ALL_SIGNALS
-from astra_core.rewards.term import Term, Turn, turns_of
+from astra_parts.rewards.term import Term, Turn, turns_of
 from astra_parts.testing.contracts.common import (
     SEED,
     built,

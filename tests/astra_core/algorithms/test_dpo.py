@@ -12,6 +12,7 @@ from astra_core.algorithms.functional import preference
 from astra_core.algorithms.movement import FIGURES
 from astra_core.errors import ConfigurationError
 from astra_core.samplers.tree import TreeSampler
+from astra_parts.algorithms.functional import margin_losses
 from astra_parts.testing import tiny_graph, tiny_node, tiny_system
 
 pytestmark = pytest.mark.routes
@@ -64,17 +65,17 @@ def log_ratios(nodes):
     [
         ({}, lambda c, r: preference.dpo_losses(c, r, beta=0.1)),
         ({"beta": 0.7}, lambda c, r: preference.dpo_losses(c, r, beta=0.7)),
-        ({"loss": "hinge"}, lambda c, r: preference.hinge_losses(c, r, beta=0.1)),
+        ({"loss": "hinge"}, lambda c, r: margin_losses.hinge_losses(c, r, beta=0.1)),
         (
             {"loss": "conservative", "label_smoothing": 0.2},
-            lambda c, r: preference.cdpo_losses(c, r, beta=0.1, label_smoothing=0.2),
+            lambda c, r: margin_losses.cdpo_losses(c, r, beta=0.1, label_smoothing=0.2),
         ),
         (
             {"loss": "robust", "label_smoothing": 0.2},
-            lambda c, r: preference.robust_dpo_losses(c, r, beta=0.1, label_smoothing=0.2),
+            lambda c, r: margin_losses.robust_dpo_losses(c, r, beta=0.1, label_smoothing=0.2),
         ),
-        ({"loss": "ipo"}, lambda c, r: preference.ipo_losses(c, r, beta=0.1)),
-        ({"loss": "ipo", "beta": 0.7}, lambda c, r: preference.ipo_losses(c, r, beta=0.7)),
+        ({"loss": "ipo"}, lambda c, r: margin_losses.ipo_losses(c, r, beta=0.1)),
+        ({"loss": "ipo", "beta": 0.7}, lambda c, r: margin_losses.ipo_losses(c, r, beta=0.7)),
     ],
 )
 def test_a_loss_is_the_sum_of_the_functional_one_over_the_pairs(options, losses):

@@ -6,9 +6,7 @@ import pytest
 
 from astra_core.metrics.words import words
 from astra_core.rewards import diversity
-from astra_core.rewards.diversity import Diversity, rarities
-from astra_core.rewards.term import turns_of
-from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
+from astra_core.rewards.diversity import rarities
 
 KNOWN = frozenset(words("you are so very bad why do we ever stop now loud boat"))
 
@@ -115,23 +113,3 @@ def test_a_score_next_to_nothing_is_no_error():
 
 def test_no_text_has_no_rarity():
     assert [] == rarities([], [], KNOWN)
-
-
-def test_as_a_term_it_knows_the_words_of_the_prompts():
-    turns = turns_of(
-        [
-            tiny_graph(
-                tiny_node(0.0, score=1.0, probe_text="glorp zork"),
-                tiny_node(0.0, score=1.0, probe_text="why now"),
-            )
-        ]
-    )
-    plain, told = (
-        Diversity(Diversity.Options()),
-        Diversity(Diversity.Options(extra_words=("glorp", "zork"))),
-    )
-    for term in (plain, told):
-        term.prepare(tiny_system(), tiny_prompts(2))
-
-    assert plain.values(turns) == pytest.approx([0.0, math.log(2)])
-    assert told.values(turns) == pytest.approx([math.log(2)] * 2)

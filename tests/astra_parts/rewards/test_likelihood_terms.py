@@ -4,8 +4,8 @@ import pytest
 from each_row import each_row
 
 from astra_core.errors import ConfigurationError
-from astra_core.rewards.term import turns_of
 from astra_parts.rewards.likelihood_terms import Implausibility, KLToReference
+from astra_parts.rewards.term import turns_of
 from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 
 NODE = tiny_node(0.0, target_logprobs=(-3.0, -5.0, -4.0), reference_logprobs=(-1.0, -2.0, -6.0))

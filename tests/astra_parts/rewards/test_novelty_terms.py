@@ -6,13 +6,14 @@ from each_row import each_row
 
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rewards.known_words import KnownWords, KnownWordsOptions
-from astra_core.rewards.term import turns_of
 from astra_parts.rewards.novelty_terms import (
+    Diversity,
     EmbeddingNovelty,
     NgramNovelty,
     WellFormedMemory,
     WordNovelty,
 )
+from astra_parts.rewards.term import turns_of
 from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 
 
@@ -112,3 +113,23 @@ def test_the_memory_of_embeddings_is_bounded_and_forgets_the_oldest():
     assert 2 == len(term.state()["memory"])
     assert term.values(said("you are bad"))[0] > 0.01
     assert [0.0] == pytest.approx(term.values(said("why now")), abs=1e-5)
+
+
+def test_as_a_term_it_knows_the_words_of_the_prompts():
+    turns = turns_of(
+        [
+            tiny_graph(
+                tiny_node(0.0, score=1.0, probe_text="glorp zork"),
+                tiny_node(0.0, score=1.0, probe_text="why now"),
+            )
+        ]
+    )
+    plain, told = (
+        Diversity(Diversity.Options()),
+        Diversity(Diversity.Options(extra_words=("glorp", "zork"))),
+    )
+    for term in (plain, told):
+        term.prepare(tiny_system(), tiny_prompts(2))
+
+    assert plain.values(turns) == pytest.approx([0.0, math.log(2)])
+    assert told.values(turns) == pytest.approx([math.log(2)] * 2)

@@ -1,8 +1,8 @@
 import pytest
 from each_row import each_row
 
-from astra_core.rewards.term import turns_of
 from astra_parts.rewards.score_terms import Length, ProbeScore, ReplyScore
+from astra_parts.rewards.term import turns_of
 from astra_parts.testing import tiny_graph, tiny_node
 
 SCORES = (0.2, 0.6, 0.7)

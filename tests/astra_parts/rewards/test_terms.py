@@ -260,7 +260,7 @@ def test_a_term_that_gives_something_else_is_named(term, message, monkeypatch):
 
 def test_a_term_of_ones_own_is_named_by_its_file(tmp_path):
     (tmp_path / "shouting.py").write_text(
-        "from astra_core.rewards.term import Term\n"
+        "from astra_parts.rewards.term import Term\n"
         "class Shouting(Term):\n"
         "    def values(self, turns):\n"
         "        return [float(turn.text.isupper()) for turn in turns]\n",

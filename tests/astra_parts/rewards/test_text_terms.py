@@ -4,8 +4,8 @@ import pytest
 from each_row import each_row
 
 from astra_core.errors import ConfigurationError
-from astra_core.rewards.term import turns_of
 from astra_core.rollout import Prompt
+from astra_parts.rewards.term import turns_of
 from astra_parts.rewards.text_terms import (
     Gibberish,
     GoalSimilarity,

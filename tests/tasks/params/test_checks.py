@@ -6,7 +6,7 @@ from each_row import each_row
 from ruamel.yaml import YAML
 
 from astra_core.errors import AuthorizationError, ConfigurationError
-from astra_core.executors.bench import LocalExecutor
+from astra_core.executor import LocalExecutor
 from astra_core.samplers.tree import TreeSampler
 from tasks.__main__ import main
 from tasks.params.checks import check_params

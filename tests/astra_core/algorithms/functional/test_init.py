@@ -19,6 +19,7 @@ MODULES = sorted(
 )
 # The order in which a forest is walked, and what groups of any size are made of.
 INTERNAL = {"levels", "Moments", "moments_of", "group_index", "compact"}
+INTERNAL |= {"require_column_or_same", "require_label_smoothing"}
 PURE = {"torch", "jaxtyping", *sys.stdlib_module_names}
 
 

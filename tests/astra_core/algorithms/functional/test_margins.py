@@ -10,15 +10,3 @@ CHOSEN, REJECTED = torch.tensor([1.0, -2.0]), torch.tensor([0.5, 4.0])
 def test_a_margin_is_the_chosen_log_ratio_minus_the_rejected():
     assert [0.5, -6.0] == pairs.margins(CHOSEN, REJECTED, 0.5).tolist()
     assert [0.25, -3.0] == pairs.scaled_margins(CHOSEN, REJECTED, 0.5).tolist()
-
-
-def test_the_sides_are_scaled_each_by_itself():
-    good, bad = pairs.scaled_sides(CHOSEN, REJECTED, 0.5)
-
-    assert [0.5, -1.0] == good.tolist()
-    assert [0.25, 2.0] == bad.tolist()
-
-
-def test_a_share_of_flipped_pairs_from_none_to_below_one_half_is_accepted():
-    for share in (0.0, 0.1, 0.499):
-        pairs.require_label_smoothing(share)

@@ -20,6 +20,7 @@ from astra_parts.algorithms.functional import (
     ast_reward,
     divergences,
     imitation,
+    margin_losses,
     policy_gradient,
     preference_variants,
     soft_clipping,
@@ -89,11 +90,11 @@ SOFT = {"temperature_good": 1.0, "temperature_bad": 1.0}
 SMOOTHED = {"beta": 0.1, "label_smoothing": 0.1}
 PAIRS = [
     Guarded(preference.dpo_losses, "chosen rejected", BETA, VECTOR),
-    Guarded(preference.cdpo_losses, "chosen rejected", SMOOTHED, VECTOR),
-    Guarded(preference.robust_dpo_losses, "chosen rejected", SMOOTHED, VECTOR),
-    Guarded(preference.ipo_losses, "chosen rejected", BETA, VECTOR),
-    Guarded(preference.balance_losses, "chosen rejected gaps", {"temperature": 0.1}, VECTOR),
-    Guarded(preference.hinge_losses, "chosen rejected", BETA, VECTOR),
+    Guarded(margin_losses.cdpo_losses, "chosen rejected", SMOOTHED, VECTOR),
+    Guarded(margin_losses.robust_dpo_losses, "chosen rejected", SMOOTHED, VECTOR),
+    Guarded(margin_losses.ipo_losses, "chosen rejected", BETA, VECTOR),
+    Guarded(margin_losses.balance_losses, "chosen rejected gaps", {"temperature": 0.1}, VECTOR),
+    Guarded(margin_losses.hinge_losses, "chosen rejected", BETA, VECTOR),
     Guarded(preference.preference_metrics, "chosen rejected", BETA, VECTOR),
     Guarded(preference_variants.exo_losses, "chosen rejected", SMOOTHED, VECTOR),
     *(

@@ -1,6 +1,6 @@
 import math
 
-from astra_core.rewards.term import turns_of
+from astra_parts.rewards.term import turns_of
 from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts
 
 

@@ -1,12 +1,11 @@
 """The memory of one worker: prepared works and their weights; other versions are refused."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from astra_core.errors import AstraError, StaleWorkerError
 from astra_core.errors.exception_text import masked_trace, shown
-from astra_core.executor import Advance, Executor, Weights, Work
+from astra_core.executor import Weights, Work
 
 
 @dataclass(slots=True)
@@ -114,19 +113,3 @@ def portable(error: BaseException) -> Exception:
         found = RuntimeError(f"a worker failed, got {shown(error)}")
     found.add_note(trace)
     return found
-
-
-class LocalExecutor(Executor):
-    """An executor without other processes or copies of a model."""
-
-    is_here: ClassVar[bool] = True
-
-    def results(
-        self, work: Work, shards: Sequence[Any], *, weights: Weights | None, advance: Advance
-    ) -> list[Any]:
-        """See ``Executor.results``."""
-        bench, found = Bench(), []
-        for shard in shards:
-            found.append(bench.do(Task.of(work, weights, shard), work, weights))
-            advance(1)
-        return found

@@ -10,6 +10,7 @@ from torch import Tensor
 from astra_core.config import Section
 from astra_core.extensions.plugin_class import Plugin, default_options
 from astra_core.reward import Signal
+from astra_core.rewards.known_words import KnownWords, KnownWordsOptions
 from astra_core.rollout import Graph, Node, Prompt
 from astra_core.system import System
 
@@ -77,6 +78,18 @@ class Term(Plugin):
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:  # none by default
         """Restores what ``state`` returned."""
+
+
+class KnownWordsTerm(Term):
+    """A term that treats known words otherwise than invented ones; ``prepare`` learns them."""
+
+    def __init__(self, options: KnownWordsOptions) -> None:
+        super().__init__(options)
+        self._known = KnownWords(options)
+
+    def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:
+        """Learns which words are known."""
+        self._known.learn(system, prompts)
 
 
 def turns_of(graphs: Sequence[Graph]) -> list[Turn]:

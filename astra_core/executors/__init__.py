@@ -1,1 +1,0 @@
-"""The built-in executors, and what their workers hold."""
