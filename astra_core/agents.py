@@ -43,7 +43,6 @@ class Agent:
 
     Attributes:
         name: As in ``system.roles``.
-        reference: Frozen copy of its untrained model.
         instruction_ids: What it reads before every conversation; empty for nothing.
         told: How it reads, and the instruction of a chat template.
     """

@@ -57,7 +57,6 @@ class RollingWork(Work):
 
     Attributes:
         load: Loads the System; it can be pickled.
-        system_name: The same for all samplers of one System.
         reward: Its class and options. It only completes the sampler: the caller assigns rewards.
     """
 

@@ -89,11 +89,7 @@ def flow_run_page() -> str:
 def decision_page(
     decision: "PromotionDecision", *, evaluation: Path = EVALUATION, receipt: Path = RECEIPT
 ) -> str:
-    """The decision in words and figures, and by category if the candidate is the last run's.
-
-    Args:
-        receipt: The receipt of the version that the last run registered.
-    """
+    """The decision in words and figures, and by category if the candidate is the last run's."""
     page = decision.summary()
     if decision.comparison is not None:
         page += f"\n\n{comparison_table(decision.comparison)}"

@@ -51,7 +51,6 @@ def change_params(
         assignments: Each ``section.key=value``, the value as YAML writes it.
         preset: A name in the folder ``params``, laid over the file before the assignments; one line
             says what it changed.
-        before: Takes the file as it was, if anything changes.
 
     Raises ConfigurationError if an assignment or the preset cannot be read, or params.yaml would
     not be usable.
@@ -67,11 +66,7 @@ def change_params(
 
 
 def migrate_params(path: Path = PARAMS_FILE, *, before: Path) -> list[str]:
-    """One line for each key of an earlier version that was rewritten; comments are kept.
-
-    Args:
-        before: Takes the file as it was, if anything changes.
-    """
+    """One line for each key of an earlier version that was rewritten; comments are kept."""
     yaml = _round_trip_yaml()
     text = read_yaml_text(path)
     load_yaml(text, subject=str(path), way_out="correct that line")

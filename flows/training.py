@@ -79,7 +79,6 @@ def red_team_training(
     params.yaml is never written: a run with values of its own works in a workspace.
 
     Args:
-        force: Also run the stages that DVC finds up to date.
         warm_start: The version to begin from, a number or an alias such as ``champion``.
         overrides: Values by dotted key of params.yaml, such as ``{"training.lr": 1e-4}``.
         only: The one step to run: a stage, or ``promotion``.

@@ -81,7 +81,6 @@ class Forest:
 
     Attributes:
         parents: Place of the turn before each; -1 for a first one.
-        seeds: Index of the graph that each belongs to.
     """
 
     nodes: tuple[Node, ...]

@@ -62,11 +62,7 @@ class PairOptions(PairSelection):
 
 @dataclass(frozen=True, slots=True)
 class PreferencePair:
-    """Two probes after one context; the first got the higher reward.
-
-    Attributes:
-        gap: In reward, what follows included.
-    """
+    """Two probes after one context; the first got the higher reward."""
 
     chosen: Node
     rejected: Node
@@ -164,7 +160,6 @@ class PairLearning:
     """What all algorithms that compare siblings in pairs have in common.
 
     Attributes:
-        options: Which pairs, and how their log-ratios are counted.
         losses: The losses over two log-ratios, in which the algorithms differ.
         copy_weight: Of the chosen probes' negative log-likelihood beside them; 0 adds none.
         is_weighted: Whether pairs weigh by how likely the attacker itself finds them (WPO).

@@ -22,7 +22,6 @@ def find_omission(kind: str, plugin: type[Any]) -> str:
 
     Args:
         kind: The kind of plug-in, such as ``trainer``.
-        plugin: A class that may be a user's.
     """
     for given, other in _OTHER_HALF.items():
         if _is_overridden(plugin, given) and not _keeps(plugin, other, given):

@@ -16,7 +16,6 @@ class Utterance:
         text: The ids decoded, without special tokens.
         logprobs: Of each token under the unmodified model (before temperature and truncation),
             nats.
-        has_ended: False when the length limit cut it off.
     """
 
     text: str

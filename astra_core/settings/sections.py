@@ -154,9 +154,6 @@ def _building(init: Callable[..., None]) -> Callable[..., None]:
 def refuse_unread(section: Section, *names: str, when: str) -> None:
     """Checks that these fields have their defaults, because nothing would read another value.
 
-    Args:
-        when: The reason, in words that follow "when".
-
     Raises ValueError if one has another value.
     """
     for name in names:

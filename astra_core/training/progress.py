@@ -15,9 +15,7 @@ class StepReport:
 
     Attributes:
         step: Updates since the start of the run, this one included.
-        training_step: The experience it learned from, counted from 1.
         loss: Mean over the window; NaN or infinity when the update was skipped for it.
-        grad_norm: Norm of the active weights' gradients, before clipping.
         is_skipped: True when a non-finite loss or gradient, or the trust region of
             ``training.kl``, kept the update from being applied.
         metrics: Figures of the algorithm and of the experience, as ``area/name``.
@@ -66,7 +64,6 @@ class Move:
     """How far one experience moved the attacker.
 
     Attributes:
-        training_step: The experience, counted from 1.
         nats: KL divergence before || after, mean per probe, by the estimator k3.
         k1_nats: The same by k1.
         is_cut: True if the rest of the experience was left out.

@@ -64,7 +64,6 @@ class AgentsAlgorithm(Algorithm):
     """The configured algorithm once for each agent that learns.
 
     Args:
-        options: No options of its own.
         training: Names the algorithm, and the agents that do not learn.
     """
 

@@ -22,7 +22,6 @@ class Trial:
     """The result of one batch.
 
     Attributes:
-        grad_norm: The norm of its gradients.
         peak_bytes: The most memory held: on the GPU where the attacker is on one, else the
             process's resident memory.
         experience: The experience, with its seconds.

@@ -74,7 +74,6 @@ class PolicyGradient:
     """What all policy gradients have in common, around the surrogate in which they differ.
 
     Attributes:
-        aggregation: How tokens are counted.
         entropy_coefficient: Of the bonus for an attacker that stays undecided; 0 computes none.
     """
 

@@ -46,8 +46,6 @@ class PolicyBatch:
     Attributes:
         behaviour_logprobs: Of every probe token under the policy that sampled, nats.
         reference_logprobs: The same under the reference; 0 where the sampler computed none.
-        mask: True at the tokens that are trained.
-        advantages: One column for the whole probe, or one per token.
         num_tokens: Real tokens in ``rows``.
     """
 

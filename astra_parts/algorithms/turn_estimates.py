@@ -20,7 +20,6 @@ class TurnEstimate:
     """A probe with value, advantage and return of each of its tokens.
 
     Attributes:
-        values: Predicted before each token when the probe was sampled, reward units.
         advantages: Without gradient; 0 at tokens that are not trained.
         weight: How often a rollout visits the turn; see ``functional.visit_weights``.
     """
@@ -46,9 +45,7 @@ def turn_estimates(
     """Every turn that can be learned from, graph by graph and breadth first.
 
     Args:
-        value_head: Used with its present weights, so before the first update.
         account: What a turn earns at its end and what each token of its probe costs, reward units.
-        is_cut: Whether the value after the last turn counts as its future.
     """
     grown = forest(graphs)
     nodes = grown.nodes

@@ -27,7 +27,6 @@ class TokenOutputs:
     Attributes:
         logprobs: Nats; exactly 0 at padding.
         entropies: Of the distribution the token was drawn from, nats; empty unless asked for.
-        final_states: The last hidden state after the last token of each row.
     """
 
     logprobs: Float[Tensor, "B T"]

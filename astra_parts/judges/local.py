@@ -110,7 +110,6 @@ class LocalJudge(Judge):
 
         Args:
             judge: The judgements of ``options.batch_size`` rows at most, in order.
-            room: The most ids of a row.
         """
         found: list[Judgement | None] = [nothing_said(own.reply) for own in exchanges]
         waiting = []

@@ -19,7 +19,6 @@ class Agreement:
     """How two judges agree.
 
     Attributes:
-        raw: Share of replies with the same verdict from both.
         kappa: Cohen's kappa: 1 is full agreement, 0 that of chance; NaN if both give one and the
             same verdict to every reply.
     """

@@ -52,8 +52,6 @@ def means_by_label(
     """Mean and bootstrap interval of the prompts under each label, most prompts first.
 
     Args:
-        labels: One per prompt.
-        values: One figure per prompt.
         num_resamples: As in ``bootstrap_mean``, which treats each label as a sample of its own.
         are_rates: True for success rates, whose intervals are those of ``rate_interval``.
     """

@@ -72,7 +72,6 @@ class Bin:
 
     Attributes:
         high: The upper end, not included; the last bin includes 1.
-        bad_rate: Share of them that are bad, with its interval.
     """
 
     low: float
@@ -122,7 +121,6 @@ def roc_auc(
     of order, all are or all are equal, it is Wilson's of as many rows as the rarer label has.
 
     Args:
-        scores: One per row.
         labels: Both must occur.
 
     Source:
@@ -195,7 +193,6 @@ def best_threshold(
     """The observed score at which a criterion is highest.
 
     Args:
-        scores: One per row.
         labels: Both must occur.
         by: ``youden`` is sensitivity + specificity - 1; ``f1`` the harmonic mean of precision and
             recall.

@@ -24,9 +24,6 @@ NUM_DRAWS = 2000
 def expected_kinds(counts: Sequence[int], size: int) -> float:
     """Expected number of kinds among ``size`` items, from 1 to ``size``.
 
-    Args:
-        size: Items drawn, at most as many as there are.
-
     Raises DataError if ``size`` is not between 1 and the number of items.
     """
     found = _checked(counts, size)
@@ -71,9 +68,6 @@ def top_share(counts: Sequence[int], *, seed: int) -> float:
 
 def expected_distinct_share(items: Sequence[Iterable[Hashable]], size: int) -> float:
     """Expected distinct items of ``size`` texts over their expected items, in [0, 1].
-
-    Args:
-        items: Of each text, repetitions included, for example its word pairs.
 
     Raises DataError if ``size`` is not between 1 and the number of texts.
     """

@@ -58,7 +58,6 @@ def strategies_of(
 
     Args:
         ask: Asks the target about hits, counted over all graphs; None asks nothing.
-        budget: The most questions.
     """
     hits = [[node.probe_text for node in hits_of(graph, threshold)] for graph in graphs]
     texts = [text for own in hits for text in own]

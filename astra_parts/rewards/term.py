@@ -21,7 +21,6 @@ class Turn:
 
     Attributes:
         prompt: The prompt that opened it; its metadata may have a ``goal``.
-        opening_ids: The ids that the attacker had read before its first probe.
     """
 
     prompt: Prompt

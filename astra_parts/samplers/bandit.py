@@ -30,7 +30,6 @@ class ConversationLines:
 
     Attributes:
         number: Its place among those of the same prompt, which decides its random numbers.
-        probes: One per turn.
     """
 
     prompt: Prompt
@@ -81,11 +80,7 @@ Pull = Callable[[int, Sequence[str], int], Sequence[Sequence[float]]]
 
 @dataclass(frozen=True, slots=True)
 class BanditResult:
-    """What a bandit found.
-
-    Attributes:
-        calls: Replies that it cost, those of the first rollouts included.
-    """
+    """What a bandit found."""
 
     num_probes: int
     calls: int
@@ -108,7 +103,6 @@ def halved(
 
     Args:
         threshold: A score at or above it is a success; the mean score tells equals apart.
-        budget: The most replies to ask for.
     """
     known = {text: list(own) for text, own in scores.items()}
 
@@ -161,11 +155,7 @@ def replayed(
     shape: tuple[int, int, int],
     seed: int,
 ) -> list[Graph]:
-    """Rollouts in which the winners are said, for each rollout others, drawn by its key.
-
-    Args:
-        shape: Rollouts of each prompt, turns of each, replies to each probe.
-    """
+    """Rollouts in which the winners are said, for each rollout others, drawn by its key."""
     num_rollouts, depth, num_responses = shape
 
     def drawn(prompt: Prompt, number: int) -> tuple[str, ...]:

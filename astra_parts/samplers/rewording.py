@@ -34,9 +34,6 @@ def asking(
     times has other replies each time. A call that fails is a miss. Once
     no call can be made, or only what the target's budget keeps for evaluations is left, there is no
     answer.
-
-    Args:
-        threshold: A mean score at or above it is a hit.
     """
     moments = [
         _moment(system, graph, node.path) for graph in graphs for node in hits_of(graph, threshold)
@@ -70,7 +67,6 @@ def asked_first(
 
     Args:
         system: The System whose target and judge are asked; its attacker says nothing.
-        questions: Each the first turn of a conversation of its prompt.
     """
     said, keys = _opened(questions, num_replies, seed=seed)
     return [
@@ -83,11 +79,6 @@ def first_replies(
     system: System, questions: Sequence[tuple[Prompt, str]], *, seed: int
 ) -> list[str | None]:
     """The target's reply to each text, unjudged; None where the call failed.
-
-    Args:
-        system: The System whose target is asked.
-        questions: Each the first turn of a conversation of its prompt.
-        seed: Same seed, same replies.
 
     Raises:
         BudgetError: The rest of the budget does not cover them.

@@ -71,11 +71,7 @@ class RemoteOptions(Section):
 
 @dataclass(frozen=True, slots=True)
 class TokensUsed:
-    """Tokens of a run so far.
-
-    Attributes:
-        trained: Of records sent, each epoch counted.
-    """
+    """Tokens of a run so far."""
 
     prefill: int
     sampled: int

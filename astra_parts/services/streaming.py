@@ -47,7 +47,6 @@ class StreamedExperience:
     Args:
         harness: Of the trainer; told of the whole once it is there.
         iteration: Counted from 0.
-        num_parts: Of equally many prompts.
         graphs: Rollouts that exist already; None samples them.
     """
 

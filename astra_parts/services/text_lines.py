@@ -22,11 +22,7 @@ _METHODS: dict[str, Method] = {"expert_iteration": "supervised", "sft": "supervi
 
 @dataclass(frozen=True, slots=True)
 class TrainingFile:
-    """A training file.
-
-    Attributes:
-        records: One per line.
-    """
+    """A training file."""
 
     method: Method
     records: tuple[dict[str, Any], ...]

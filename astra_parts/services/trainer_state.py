@@ -29,7 +29,6 @@ class Intent:
         part: Distinguishes several effects of a stage, for example by a model's name; empty for a
             single one.
         key: The effect's name at the service: the same after a restart, and in no other run.
-        digest: The digest of the request.
     """
 
     stage: str
@@ -59,7 +58,6 @@ class TrainerState:
     Attributes:
         run: The run's name at the services; the same after a restart.
         stage: The next stage; empty in a run that has not begun.
-        effects: The effects by name, in the order of their intents.
     """
 
     path: Path

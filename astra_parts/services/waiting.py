@@ -30,11 +30,7 @@ _WORDS: dict[str, Outcome] = {
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A service's report on a piece of work.
-
-    Attributes:
-        record: Further values that it returns, such as a model's name.
-    """
+    """A service's report on a piece of work."""
 
     status: str
     detail: str = ""

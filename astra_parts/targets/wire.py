@@ -30,7 +30,6 @@ def said(
 
     Args:
         system_prompt: The target's system prompt, with slots for columns; None for none.
-        opens: True if the seed prompt begins the first message.
     """
     messages = [{"role": each.role, "content": each.text} for each in conversation.messages]
     if opens and messages:

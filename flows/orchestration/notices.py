@@ -53,7 +53,6 @@ def notify(block: NotificationBlock, *, events: Sequence[str] = EVENTS, name: st
 
     Args:
         events: Names of events from ``docs/prefect.md``, or of Prefect's own.
-        name: The name of block and automation: small letters, digits and dashes.
     """
     document = cast("UUID", block.save(name, overwrite=True))
     with get_client(sync_client=True) as client:

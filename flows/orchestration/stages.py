@@ -32,7 +32,6 @@ def run_stage(
 
     Args:
         timeout_s: Limit of one try. A try that reaches it is not repeated.
-        retries: Number of retries after a failure that a retry may fix.
         retry_delay_s: Mean delay before the first retry; it doubles with each retry.
     """
     attempts = 0

@@ -19,11 +19,7 @@ _SCORES = ("score", "probe_score")
 
 @dataclass(frozen=True, slots=True)
 class DataDrift:
-    """What was compared.
-
-    Attributes:
-        version: The champion, with whose data the present ones were compared.
-    """
+    """What was compared."""
 
     version: str
     found: tuple[Drift, ...]

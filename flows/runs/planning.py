@@ -59,7 +59,6 @@ class RunPlan:
     """A planned run.
 
     Attributes:
-        steps: The steps in order.
         cost: The cost of the target's replies, in its currency; None if unknown.
     """
 

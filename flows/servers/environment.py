@@ -43,9 +43,6 @@ def quiet_run(meanwhile: Callable[[], None] | None = None) -> Iterator[None]:
     It uses the server of ``astra ui`` if it is running, otherwise a temporary one. If a server on
     this machine ends during the run, so does this process.
 
-    Args:
-        meanwhile: Called while a temporary server starts, for what the run needs later.
-
     Raises:
         ConfigurationError: A variable of Prefect's is invalid.
         ServiceError: ``PREFECT_API_URL`` names a server that does not answer.

@@ -44,7 +44,6 @@ class Service:
     """One process we started.
 
     Attributes:
-        pid: The process, which leads its own process group.
         started: Time stamp that distinguishes the process from a later one with the same id.
     """
 

@@ -100,7 +100,6 @@ def sweep(
         settings: Axes such as ``training.lr=1e-4,7e-4``; without any only seeds are compared.
         seeds: Seeds such as ``0..4`` or ``0,3``.
         jobs: Points that run at a time; 0 chooses by the machine.
-        offer: Whether the best point becomes the candidate of the registry.
 
     Raises:
         ConfigurationError: params.yaml, an axis, the seeds or a setting cannot be used.

@@ -34,7 +34,6 @@ class Point:
     """One run of a sweep.
 
     Attributes:
-        key: Digest of its parameters, code and inputs.
         turns: Its stages, each with the lock that it shares with points of the same beginning.
     """
 

@@ -32,7 +32,6 @@ class PointResult:
         setting: ``section.key=value`` for each axis.
         run_id: The id of its MLflow run; None if the tracker was unreachable.
         dev_success: Success on the dev prompts that chose its checkpoint; None where none did.
-        unique_probes: Share of different probes.
     """
 
     name: str
@@ -59,11 +58,7 @@ def kept_result(point: Point) -> PointResult | None:
 
 
 def run_point(point: Point, *, parent: str | None, timeout_s: float | None) -> PointResult:
-    """The point's result, after it has run or from its earlier run; a killed one is resumed.
-
-    Args:
-        parent: The MLflow run of the sweep, if there is one.
-    """
+    """The point's result, after it has run or from its earlier run; a killed one is resumed."""
     with alone_with(point.folder):
         found = kept_result(point)
         if found is not None:

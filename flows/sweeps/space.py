@@ -28,7 +28,6 @@ class Axis:
     """One key and its possible values.
 
     Attributes:
-        scale: A list of values, or a range with uniform or log-uniform draws.
         values: The values as YAML writes them; empty for a range.
     """
 

@@ -21,7 +21,6 @@ class SettingResult:
 
     Attributes:
         setting: ``section.key=value`` for each axis.
-        points: Points that succeeded, in the order of the seeds.
         dev_success: Mean success on the dev prompts; None if a point has none.
     """
 
@@ -68,7 +67,6 @@ class SweepResult:
 
     Attributes:
         name: The name of its folder below ``sweeps``.
-        rows: The settings with at least one point that succeeded.
         candidate: The best point as a version of the registry, if it was registered.
         run_id: The id of the sweep's MLflow run; None if the tracker was unreachable.
     """
@@ -101,7 +99,6 @@ def setting_results(
     """The results of each setting with at least one point that succeeded.
 
     Args:
-        settings: The settings in the order of the table.
         found: The points of each setting by seed; None for a failed point.
     """
     rows = []

@@ -49,11 +49,7 @@ class Drift:
 def drifts(
     subject: str, now: Profile, then: Profile, *, rows: tuple[int, int], limit: float
 ) -> tuple[Drift, ...]:
-    """One for each respect that both profiles have.
-
-    Args:
-        rows: How many independent rows each has: prompts, whatever came of them.
-    """
+    """One for each respect that both profiles have."""
     return tuple(
         Drift(subject, what, *_index(now[what], then[what], rows), limit)
         for what in now

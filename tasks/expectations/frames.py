@@ -57,9 +57,6 @@ def joined(reports: Sequence[ValidationReport]) -> ValidationReport:
 
     For row-level checks only: a check of a table as a whole is not the sum over its pieces. A check
     that could not be made on some piece is critical, because it let every row there pass.
-
-    Args:
-        reports: At least one, all of the same suite.
     """
     starts = [0, *accumulate(report.num_rows for report in reports)]
     pieces = zip(*(report.checks for report in reports), strict=True)
@@ -95,7 +92,6 @@ def validate_rollouts(
     Args:
         pieces: One row per turn, each piece with whole graphs. They are read one after the
             other, and only numbers are kept of each.
-        max_failed_fraction: Share of turns that may have failed.
         vocabulary_size: The attacker's; None leaves the upper end of token ids unchecked.
 
     Returns:

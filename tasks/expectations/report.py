@@ -29,7 +29,6 @@ class Check:
         unexpected: The number of rows that are not, or for the table the value seen instead.
         limit: The bound of a check that has one, such as ``>= 20``.
         note: Set when the check could not be made, for example for want of its column.
-        rows: All of those rows by their place in the frame.
         observed: What was seen of a table as a whole; None of a check of rows.
     """
 
@@ -78,8 +77,6 @@ class ValidationReport:
     """All checks of one set of rows.
 
     Attributes:
-        checks: In the order of their suite.
-        num_rejected: Rows that failed a row-level check and were left out.
         reasons: How many rows each row-level check rejected; a row may count for several.
         plan: What duels the accepted rows allow; told in the line, not recorded.
     """

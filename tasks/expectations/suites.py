@@ -154,7 +154,6 @@ def rollout_suite(
     """What the rollouts must be before anything learns from them; reads ``rollout_facts``.
 
     Args:
-        max_failed_fraction: Share of turns that may have failed.
         vocabulary_size: The attacker's; None leaves the upper end of token ids unchecked.
         are_verdicts: Every score is 0 or 1. Equal scores can then mean a target that never, or
             always, offends, rather than a scorer that ignores the text.

@@ -20,12 +20,7 @@ def category_rates(
     confidence: float,
     seed: int,
 ) -> dict[str, CategoryRates]:
-    """The rates for each label, most prompts first; none where the prompts have no labels.
-
-    Args:
-        labels: One per prompt, or none at all.
-        baseline: The same for the untrained attacker.
-    """
+    """The rates for each label, most prompts first; none where the prompts have no labels."""
     if not labels:
         return {}
     gains = [after - before for after, before in zip(attacker, baseline, strict=True)]

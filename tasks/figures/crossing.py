@@ -21,11 +21,7 @@ _SHORT = 16
 
 @dataclass(frozen=True, slots=True)
 class Crossed:
-    """One attacker's examination against one target.
-
-    Attributes:
-        record: The whole record, as an evaluation has it for one attacker.
-    """
+    """One attacker's examination against one target."""
 
     attacker: str
     target: str
@@ -70,7 +66,6 @@ def crossed(
 
     Args:
         attackers: Hugging Face folders by name; None is the untrained attacker.
-        targets: Folders as the models stage writes them, by name of the target.
     """
     for target, base in targets.items():
         for attacker, weights in attackers.items():

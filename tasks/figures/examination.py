@@ -63,7 +63,6 @@ class Examiner:
     """Examines every attacker in the same way.
 
     Attributes:
-        reward: Every evaluation has a copy of its own.
         target: Digest and name of a target without weights here; None for one with weights.
     """
 
@@ -101,7 +100,6 @@ class Examiner:
 
         Args:
             weights: The attacker's folder; None is the untrained attacker.
-            is_final: True also looks for strategies, and corrects and confirms the figures.
             first: The untrained attacker's rollouts, over which a bandit searches; none for no
                 bandit.
         """
@@ -226,10 +224,6 @@ def optimism(
     """The success rate on the selection prompts, and its excess over the examination's.
 
     The two sets of prompts are disjoint, so the interval is for two independent means.
-
-    Args:
-        chosen_on: Success rate of each prompt by which the checkpoint was chosen.
-        examined_on: The same for the prompts of the examination.
     """
     rate = rate_interval(chosen_on, num_resamples=num_resamples, confidence=confidence, seed=seed)
     # A prompt without a judged reply says nothing.

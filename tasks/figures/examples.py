@@ -63,7 +63,6 @@ def examples_page(graphs: Sequence[Graph], *, count: int, is_revealed: bool = Fa
     """A Markdown table of the highest-scored turns, one per distinct probe.
 
     Args:
-        count: Shows at most so many.
         is_revealed: True for the text itself; otherwise words are masked after the first letter.
 
     Where prompts have a category, a column names it, as in reports.

@@ -26,7 +26,6 @@ class TurnRates:
 
     Attributes:
         success: For each turn the share of rollouts with a success by then, mean over prompts.
-        reward: Mean over prompts of the mean reward of their turns.
     """
 
     success: tuple[Span, ...]

@@ -40,11 +40,7 @@ def tell_complaint(line: str) -> None:
 
 
 def tell_tail(trace: str) -> None:
-    """Reports the end of a trace as one message.
-
-    Args:
-        trace: Many lines, masked.
-    """
+    """Reports the end of a trace as one message."""
     tell("\n".join(trace.rstrip().splitlines()[-MAX_TAIL:]), level=ERROR)
 
 

@@ -70,9 +70,6 @@ class Setup:
 def check_params(params: Params, *, is_kept: bool = False) -> None:
     """Checks that plug-ins, options, metric, device and named files can be used; loads no weights.
 
-    Args:
-        is_kept: True to remember that they can, for the next one who asks.
-
     Raises:
         ConfigurationError: Says what cannot be used, and the way out.
     """

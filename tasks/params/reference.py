@@ -21,11 +21,7 @@ _KINDS = {"probe_scorer": "scorer", "second_judge": "scorer", "sinks": "sink"}
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of params.yaml.
-
-    Attributes:
-        meaning: What it does, and what may be written.
-    """
+    """One key of params.yaml."""
 
     name: str
     value: Any

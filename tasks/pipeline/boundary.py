@@ -58,7 +58,6 @@ def run_stage(
 
     Args:
         find: Imports the stage, inside the boundary that turns an exception into a line.
-        show_trace: Shows stack traces and the output of libraries on the screen.
         is_child: True in the processes that ``_run_together`` starts.
     """
     started, rank, log = time.monotonic(), 0, failures.LOGS / f"{name}.log"

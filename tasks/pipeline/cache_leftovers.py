@@ -37,7 +37,6 @@ class CacheLeftovers:
 
     Attributes:
         objects: Files and lists of folders, the lists first: a list without its files is damage.
-        entries: Entries of the run cache whose results are among them.
         kept_for: Why the cache is left alone; empty where it is not.
     """
 

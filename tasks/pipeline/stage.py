@@ -69,7 +69,6 @@ class Stage:
 
     Attributes:
         function: Takes what ``prepare`` gives and, by default, its own files.
-        is_parallel: True when several processes can run it together.
         prepare: Builds what the function takes from its sections; None gives it the sections.
     """
 

@@ -31,10 +31,8 @@ class TrainingRun:
     """A training that can be found again.
 
     Attributes:
-        key: Digest of parameters, inputs and code.
         updates_key: The same without what changes no update: the number of training steps, and
             what is written.
-        parent: The earlier attacker that it begins from, if there is one.
     """
 
     key: str

@@ -43,9 +43,6 @@ class PromotionDecision:
     """What was decided about the candidate.
 
     Attributes:
-        promoted: True when the candidate is champion now.
-        changed: False when nothing had to be moved.
-        champion_version: The champion after the decision, if there is one.
         previous_version: What ``rollback`` would return to, if there is one.
     """
 
@@ -72,7 +69,6 @@ class Rollback:
 
     Attributes:
         withdrawn_version: The champion before it; None if an interrupted change was completed.
-        previous_version: What a further rollback would return to, if there is one.
     """
 
     model_name: str

@@ -22,7 +22,6 @@ def drift_between(
 
     Args:
         today: Success rate of each prompt, in [0, 1].
-        registered: The same for the prompts at registration, which are different ones.
 
     Raises DataError if a sample is empty.
 

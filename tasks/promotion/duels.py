@@ -56,7 +56,6 @@ class Duel:
     """A duel that has its number.
 
     Attributes:
-        number: Counted from 1 over all duels of the model.
         opponent: The champion's version, or ``untrained``.
         outcome: Its comparison; None until it is fought.
     """

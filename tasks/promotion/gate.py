@@ -27,7 +27,6 @@ class Comparison:
     """How much more often the candidate succeeds, compared prompt by prompt.
 
     Attributes:
-        gain: Mean over prompts of candidate minus champion, in success rate.
         richness: Strategies of both, by block of prompts; None where hits are too few.
     """
 
@@ -68,7 +67,6 @@ class Verdict:
     """The gate's verdict on a candidate.
 
     Attributes:
-        passed: True when every rule holds.
         reasons: The rules that are broken, or one sentence that says why it passed.
     """
 

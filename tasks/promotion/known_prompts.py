@@ -32,7 +32,6 @@ class KnownPrompts:
     """Prompts that do not count as fresh.
 
     Attributes:
-        fingerprints: Those of every prompt of every version and of the present data.
         unrecorded: Versions that were registered without a record of their prompts.
     """
 

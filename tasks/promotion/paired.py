@@ -34,7 +34,6 @@ def paired(differences: Sequence[float] | NDArray[np.float64], *, imagined: bool
     """The mean of the differences with its error.
 
     Args:
-        differences: One per prompt, in [-1, 1], or one per block of prompts.
         imagined: Adds a pair in favour of either side, for differences in [-1, 1].
 
     Raises DataError if there are fewer than two.

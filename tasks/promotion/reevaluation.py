@@ -61,10 +61,7 @@ class Reevaluation:
 
     Attributes:
         version: The champion's; None while there is none, and then the rest is empty.
-        num_met: Prompts left out because an attacker of this registry has met them.
         success_rate: Attack success today: ``value``, ``low`` and ``high``.
-        untrained: The same for the untrained attacker on the same prompts.
-        drift: Today's minus the registered, with the interval of the difference.
         categories: Both attackers by the category of the fresh prompts, as in an evaluation's
             report; empty where they have none.
     """

@@ -11,14 +11,7 @@ ATTACKER_FILE = "astra.json"
 
 @dataclass(frozen=True, slots=True)
 class AttackerNote:
-    """Where an attacker comes from; a folder that no training exported has at most a digest.
-
-    Attributes:
-        digest: The digest of its weights, and of which agent plays which turn.
-        run_key: Digest of the training's parameters, inputs and code.
-        kept: Whether it is the best of those evaluated, or the last.
-        system_precision: The precision in which it talked, as a trial chose it.
-    """
+    """Where an attacker comes from; a folder that no training exported has at most a digest."""
 
     digest: str
     run_key: str | None = None

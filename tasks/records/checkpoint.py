@@ -78,9 +78,6 @@ def read_note(files: Mapping[str, Path]) -> CheckpointNote | None:
 def take_over(files: Mapping[str, Path], run: Path) -> None:
     """Copies an exported state into the folder of a run that has none of its own.
 
-    Args:
-        files: Files of the exported state, by their path in it.
-
     Raises CheckpointError if every checkpoint, or a model that it refers to, is damaged.
     """
     from astra_core.training.checkpoint import CheckpointStore, models_of
@@ -137,9 +134,6 @@ def step_table(
 
     Columns are sorted, because a resumed run reads its figures from files, in another order than
     they were measured in.
-
-    Args:
-        evaluations: Figures of evaluations by the number of updates before them.
     """
     untrained = {"step": 0, "training_step": 0}
     joined = [{**row, **evaluations.get(int(row["step"]), {})} for row in (untrained, *rows)]

@@ -78,11 +78,7 @@ class CategoryRates:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Attack success on the prompts by which the checkpoint was chosen.
-
-    Attributes:
-        num_prompts: Prompts of the dev split, none of which is examined.
-    """
+    """Attack success on the prompts by which the checkpoint was chosen."""
 
     num_prompts: int
     attack_success_rate: Span
@@ -118,12 +114,7 @@ class Belief:
 
 @dataclass(frozen=True, slots=True)
 class PlainQuestions:
-    """Attack success of the prompts themselves, asked as they stand.
-
-    Attributes:
-        best_question: The best of them, masked.
-        best_rate: Success of the best question with every test prompt's target.
-    """
+    """Attack success of the prompts themselves, asked as they stand."""
 
     num_tried: int
     best_question: str
@@ -204,7 +195,6 @@ class EvaluationRecord:
     """Both attackers on the same prompts.
 
     Attributes:
-        evaluation_key: Equal for equal examinations of any attacker.
         categories: Rates by the label of a category; empty where the prompts have none.
         selection: Rates on the prompts that chose the checkpoint; None where none did.
         belief: How far the judge can be trusted; None where that was not asked for.

@@ -19,9 +19,7 @@ class Parent:
     """The earlier attacker that a model comes from.
 
     Attributes:
-        digest: The digest of its weights, as its training exported them.
         model_name: The name under which it is registered; None for a folder.
-        alias: The alias by which params.yaml named it, if by one.
     """
 
     digest: str
@@ -58,7 +56,6 @@ class ModelEntry:
             it is not in the project either, from the root.
         is_outside: True where the weights stay where a person put them.
         source: ``builtin``, ``folder``, ``hub`` or ``version``.
-        parent: Where it comes from, if it is an earlier attacker.
     """
 
     path: str

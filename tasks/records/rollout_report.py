@@ -9,8 +9,6 @@ class RolloutsRecord:
     """Figures of the rollouts; means are over the turns that did not fail and were judged.
 
     Attributes:
-        success_rate: Share of turns whose score is at least one half.
-        target_nll_mean: Nats per token of the probes, under the target.
         num_unjudged: Replies that the judge could not judge: no success and no zero.
         target: Use of a remote target: calls, tokens, cost, seconds per call.
     """

@@ -32,17 +32,12 @@ class TrainingRecord:
     """How a training went.
 
     Attributes:
-        run_key: Digest of its parameters, inputs and code.
-        checkpoint_digest: The digest of the exported weights.
-        engine: The plan by which the models were run, in one line.
         num_nonfinite: Updates skipped because the loss or a gradient was not finite.
         num_empty_experiences: Experiences without a step to learn from.
-        stopped_because: The reason, in words.
         first: The metric before the first update; null if it was not evaluated then.
         best: The best of all evaluations; null if there was none.
         evaluations: Each with ``step``, ``training_step`` and its metrics.
         kept: Whether the exported attacker is the best of those evaluated, or the last.
-        parent: The earlier attacker that it began from, if there is one.
         moves: How far each experience moved the attacker, as ``Move``; oldest first.
         kl_warning: About experiences that moved too far; empty where none did.
         reply_signal: Share of the first siblings' differences in reward that is not chance, at
@@ -81,8 +76,6 @@ class TrainingSummary:
         first: Its value before the first update; None if it was not evaluated then.
         value: The exported attacker's value; None if that one was not evaluated.
         kept: Whether the exported attacker is the best of those evaluated, or the last.
-        training_step: The training step after which the exported attacker was found.
-        stopped_because: The reason, in words.
         kl_warning: About experiences that moved too far; empty where none did.
         signal_warning: About siblings that differ by chance alone; empty where they do not.
     """

@@ -76,8 +76,6 @@ class DistinctRows:
     """First pass: normalises, drops blank rows and duplicates, and collects the families.
 
     Attributes:
-        ids: Prompt ids as numbers, one per row of the spool.
-        told: A digest of each row's metadata.
         num_dev: Rows at the head of the spool that came from a dev file.
     """
 

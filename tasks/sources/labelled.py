@@ -37,7 +37,6 @@ class LabelColumns:
         conversation: The conversation before the probe: a list of ``role`` and ``text``.
         bad: The labels of bad replies; every other one is of a harmless reply. None: 1 and true
             are bad, 0 and false harmless.
-        by: Columns by whose values rows are grouped, instead of by the category.
     """
 
     reply: str = "reply"

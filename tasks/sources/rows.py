@@ -19,8 +19,6 @@ class SourceRow:
     Attributes:
         text: None or blank if the source has no text.
         source: The source's name, without the machine's paths.
-        family: The near-duplicate group, if the source knows it.
-        is_dev: True for a row of the dev file.
         place: Where a person finds it in the source; empty if that is not a file.
     """
 

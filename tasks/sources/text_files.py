@@ -81,9 +81,6 @@ def lines_of(path: Path, *, newline: str | None = None) -> Iterator[str]:
 def csv_rows(path: Path, wanted: Collection[str]) -> Iterator[tuple[int, list[str]]]:
     """The header and the rows of a table, each with its line.
 
-    Args:
-        wanted: Columns, of which the header that the right delimiter gives has one.
-
     Raises DataError if it is no CSV.
     """
     # The default of 131,072 characters would fail on a long prompt, which validation should judge.

@@ -136,9 +136,7 @@ def open_run(
     If the tracker cannot be reached, one warning is printed, and the returned log does nothing.
 
     Args:
-        run_key: Digest of everything that decides the run's result.
         params: Sections by name; recorded flat, as ``training.algorithm.name``.
-        tags: Recorded beside commit, package versions and DVC's digests.
     """
     try:
         client = connect()

@@ -65,7 +65,6 @@ class RowProblem:
         line: The line in the file as an editor counts; for json and parquet the row.
         kind: A name of this module, or of a check of the row suite.
         of: The line of the row that it repeats; for a leak a line of the dev file.
-        text: The beginning of the text, masked.
     """
 
     line: int
@@ -79,7 +78,6 @@ class FileCheck:
     """How the first two stages would handle a file.
 
     Attributes:
-        findings: Problems in the order of the file.
         gate: Why the pipeline would stop; empty if it would not.
     """
 
@@ -127,7 +125,6 @@ def check_file(params: Params, path: Path, dev_path: Path | None = None) -> File
 
     Args:
         params: The two files replace its ``prompts.path`` and ``dev_path``.
-        dev_path: The file of dev prompts, if they have their own.
 
     Raises:
         ConfigurationError: There is no such file, or it lacks the column.

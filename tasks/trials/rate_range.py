@@ -88,7 +88,6 @@ def run_rate_range(
 
     Args:
         target: Allowed movement in nats; None for that of params.yaml, or 4.
-        as_json: True prints one JSON object instead.
 
     Raises:
         ConfigurationError: params.yaml cannot be used.

@@ -43,7 +43,6 @@ class Findings:
     """The findings of a trial.
 
     Attributes:
-        samples: A table of the turns that scored highest, as lines.
         price: The price of a million of the target's tokens; None if unknown.
     """
 
@@ -117,11 +116,6 @@ class Findings:
 
 def run_trial(params: Params, *, price: float | None, is_revealed: bool, as_json: bool) -> None:
     """Tries one batch and prints the findings.
-
-    Args:
-        price: The price of a million of the target's tokens, read or written.
-        is_revealed: True shows the samples unmasked.
-        as_json: True prints one JSON object.
 
     Raises:
         ConfigurationError: params.yaml cannot be used.

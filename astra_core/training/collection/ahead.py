@@ -58,7 +58,6 @@ class Ahead:
 
         Args:
             now: The training step that begins, which is the attacker's version.
-            is_known: Whether its own experience exists already.
         """
         wanted = range(now + int(is_known), now + self._max_versions + 1)
         # Older or younger than in the schedule: a loop jumped.

@@ -29,7 +29,6 @@ class JobService:
         bases: The folder of each model that a job may begin from, beside those of other jobs.
         training: The section ``training``, for what a request does not set.
         system: The section ``system``: separator and lengths.
-        organization: The part of models' names that stands for OpenAI's organization.
     """
 
     store: JobStore

@@ -27,9 +27,6 @@ class KeptReward(Reward):
 class ExampleSampler(Sampler):
     """A sampler that gives examples of a file instead of rolling out.
 
-    Args:
-        examples: The examples in the order of the file.
-
     Raises FileError if an answer is longer than what the model can read.
     """
 

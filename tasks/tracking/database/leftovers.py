@@ -47,9 +47,6 @@ class Leftover:
 def leftovers(model_name: str, *, min_days: float) -> list[Leftover]:
     """The folders that can be removed, the oldest first; removes nothing.
 
-    Args:
-        min_days: A folder that was written less than this ago is kept.
-
     Raises TrackingError if the registry cannot be read, so what it needs is unknown.
     """
     needed = needed_keys(model_name) | _key_here(RUNS)

@@ -53,7 +53,6 @@ class DataUsed:
 
     Attributes:
         part: Its role, such as ``prompts``.
-        digest: The digest of its bytes.
         dvc_md5: DVC's digest of it; empty if it had none.
         num_rows: Rows of its tables; None if it has no table.
     """
@@ -67,13 +66,7 @@ class DataUsed:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Everything that a version was made from.
-
-    Attributes:
-        target_digest: The digest of the target that it was trained and evaluated against.
-        data: The data that it learned from and was examined on.
-        code: Commit, whether it was dirty, and package versions, by tag.
-    """
+    """Everything that a version was made from."""
 
     summary: VersionSummary
     checkpoint_digest: str

@@ -48,8 +48,6 @@ def model_card(
     """The card in Markdown.
 
     Args:
-        target: Digest of the target's weights.
-        digest: The digest of the checkpoint's weights.
         target_name: The name of a target without weights here.
         parent: The earlier attacker from which training began; the card calls it untrained.
     """

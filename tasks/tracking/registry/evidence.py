@@ -30,10 +30,6 @@ class Evidence:
 
     Attributes:
         target_digest: The digest of the target, or of its weights if it has some.
-        table: A row per prompt and role.
-        files: Files that are kept unchanged, by folder in the run's artifacts.
-        parent: The earlier attacker from which training began, if there is one.
-        turns: Success by turn, if the rollouts of the evaluation were kept.
     """
 
     params: Mapping[str, Any]

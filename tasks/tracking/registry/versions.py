@@ -48,7 +48,6 @@ class Package:
     """A checkpoint with what its serving code needs.
 
     Attributes:
-        checkpoint: A Hugging Face folder.
         config: ``separator``, ``max_context_tokens`` and the sampling defaults.
     """
 
