@@ -79,10 +79,7 @@ def lines_of(path: Path, *, newline: str | None = None) -> Iterator[str]:
 
 
 def csv_rows(path: Path, wanted: Collection[str]) -> Iterator[tuple[int, list[str]]]:
-    """The header and the rows of a table, each with its line.
-
-    Raises DataError if it is no CSV.
-    """
+    """The header and the rows of a table, each with its line. Raises DataError if it is no CSV."""
     # The default of 131,072 characters would fail on a long prompt, which validation should judge.
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     rows = csv.reader(lines_of(path, newline=""), strict=True, delimiter=delimiter(path, wanted))
