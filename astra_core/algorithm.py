@@ -14,7 +14,7 @@ from torch.nn import Parameter
 from astra_core.config import GenerationConfiguration, Section
 from astra_core.errors import ConfigurationError
 from astra_core.extensions.calls import figures_of, is_number, plugin_call, refuse, spelled
-from astra_core.extensions.plugin_class import Plugin, default_options
+from astra_core.extensions.plugin_class import Plugin
 from astra_core.rollout import Graph
 from astra_core.system import System
 
@@ -72,11 +72,8 @@ class Algorithm(Plugin):
     """Whether its loss multiplies by ``Node.probe_weights``, and reads how likely a probe was from
     ``Node.probe_logprobs`` alone, so that ``training.staleness.correction`` can correct it."""
 
-    class Options(Section):
-        """An algorithm without options."""
-
     def __init__(self, options: Section | None = None, *, system: System) -> None:
-        self.options = default_options(type(self)) if options is None else options
+        super().__init__(options)
         self.system = system
 
     @classmethod

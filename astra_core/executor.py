@@ -13,8 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from astra_core.config import Section
-from astra_core.extensions.plugin_class import Plugin, default_options
+from astra_core.extensions.plugin_class import Plugin
 
 Advance = Callable[[int], None]
 Show = Callable[[str, int], AbstractContextManager[Advance]]
@@ -69,12 +68,6 @@ class Executor(Plugin):
 
     is_here: ClassVar[bool] = False
     """True where this process does the work itself: then nothing is loaded a second time."""
-
-    class Options(Section):
-        """An executor without options."""
-
-    def __init__(self, options: Section | None = None) -> None:
-        self.options = default_options(type(self)) if options is None else options
 
     @property
     def num_workers(self) -> int:

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
-from astra_core.config import Section
 from astra_core.conversation import Conversation
 from astra_core.errors import ScorerError
 from astra_core.extensions.calls import path_of, plugin_call, spelled
-from astra_core.extensions.plugin_class import Plugin, default_options
+from astra_core.extensions.plugin_class import Plugin
 from astra_core.scorer import Scorer, checked_scores, is_score
 
 
@@ -62,12 +61,6 @@ class Judge(Plugin):
     A sampler scores probes while the target still answers if the two do not share a processor:
     always for a judge elsewhere, and for one on the CPU when the target is on a GPU.
     """
-
-    class Options(Section):
-        """A judge without options."""
-
-    def __init__(self, options: Section | None = None) -> None:
-        self.options = default_options(type(self)) if options is None else options
 
     @property
     @abstractmethod

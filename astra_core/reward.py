@@ -12,7 +12,7 @@ from torch import Tensor
 from astra_core.config import Section
 from astra_core.errors import ConfigurationError
 from astra_core.extensions.calls import is_number, plugin_call, refuse, spelled
-from astra_core.extensions.plugin_class import Plugin, default_options
+from astra_core.extensions.plugin_class import Plugin
 from astra_core.rollout import Graph, Node, Prompt
 from astra_core.system import System
 
@@ -34,17 +34,11 @@ _LACKING: dict[Signal, str] = {
 }
 
 
-class Reward(Plugin):
-    """Score minus penalties; may have a memory."""
+class RewardPlugin(Plugin):
+    """What a reward and a term of one have in common; either may have a memory."""
 
     needs: ClassVar[frozenset[Signal]] = frozenset()
     """Signals that it cannot do without, under any options; see ``needs_with``."""
-
-    class Options(Section):
-        """A reward without options."""
-
-    def __init__(self, options: Section | None = None) -> None:
-        self.options = default_options(type(self)) if options is None else options
 
     @classmethod
     def needs_with(cls, options: Section) -> frozenset[Signal]:
@@ -58,6 +52,17 @@ class Reward(Plugin):
         An evaluation prepares its own copy, with the prompts of the evaluation.
         """
 
+    def state(self) -> Mapping[str, Tensor]:
+        """What ``remember`` has built, for a checkpoint."""
+        return {}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:  # none by default
+        """Restores what ``state`` returned."""
+
+
+class Reward(RewardPlugin):
+    """Score minus penalties."""
+
     @abstractmethod
     def assign(self, graphs: Sequence[Graph]) -> list[Graph]:
         """The graphs with every node's reward filled in; does not change the memory."""
@@ -69,13 +74,6 @@ class Reward(Plugin):
         """
         del graphs
         return {}
-
-    def state(self) -> Mapping[str, Tensor]:
-        """What ``remember`` has built, for a checkpoint."""
-        return {}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:  # none by default
-        """Restores what ``state`` returned."""
 
 
 def check_signals(

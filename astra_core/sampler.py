@@ -11,7 +11,7 @@ from torch import Tensor
 from astra_core.config import Section
 from astra_core.errors import DataError, RolloutError
 from astra_core.extensions.calls import plugin_call, refuse
-from astra_core.extensions.plugin_class import Plugin, default_options
+from astra_core.extensions.plugin_class import Plugin
 from astra_core.reward import Reward, require_graphs
 from astra_core.rollout import Graph, Prompt, prompts_of, runs_of
 from astra_core.seeding import derive_key, generator
@@ -54,9 +54,6 @@ class Sampler(Plugin):
     runs_per_prompt: int = 1
     """Runs of each prompt in an experience; ``roll_out`` is given each run as a prompt."""
 
-    class Options(Section):
-        """A sampler without options."""
-
     def __init__(
         self,
         options: Section | None = None,
@@ -67,7 +64,7 @@ class Sampler(Plugin):
         seed: int,
         max_failed_fraction: float = 0.05,
     ) -> None:
-        self.options = default_options(type(self)) if options is None else options
+        super().__init__(options)
         self.system = system
         self.prompts = prompts_of(prompts)
         self.reward = reward

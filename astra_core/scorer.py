@@ -4,10 +4,9 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Protocol
 
-from astra_core.config import Section
 from astra_core.errors import PluginError, ScorerError
 from astra_core.extensions.calls import as_float, is_number, path_of, plugin_call, spelled
-from astra_core.extensions.plugin_class import Plugin, default_options
+from astra_core.extensions.plugin_class import Plugin
 
 
 class Versioned(Protocol):
@@ -31,12 +30,6 @@ class Scorer(Plugin):
     rates_probes: bool = True
     """False where it rates replies alone, such as by whether they refuse: probes and prompts are
     then profanity's, where ``system.probe_scorer`` is null."""
-
-    class Options(Section):
-        """A scorer without options."""
-
-    def __init__(self, options: Section | None = None) -> None:
-        self.options = default_options(type(self)) if options is None else options
 
     @property
     @abstractmethod

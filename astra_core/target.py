@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from astra_core.config import GenerationConfiguration, Section, SystemConfiguration
 from astra_core.conversation import Conversation, Message
-from astra_core.extensions.plugin_class import Plugin, default_options
+from astra_core.extensions.plugin_class import Plugin
 from astra_core.rollout import Failure, FinishReason
 
 if TYPE_CHECKING:
@@ -136,11 +136,8 @@ class Target(Plugin):
     vocabulary: str = ""
     """Digest of the tokenizer whose ids its replies have; empty if it gives only text."""
 
-    class Options(Section):
-        """A target without options."""
-
     def __init__(self, options: Section | None = None, *, surroundings: Surroundings) -> None:
-        self.options = default_options(type(self)) if options is None else options
+        super().__init__(options)
         self.surroundings = surroundings
 
     @abstractmethod

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from astra_core.config import Section
 from astra_core.extensions.calls import is_number
-from astra_core.extensions.plugin_class import Plugin, default_options
+from astra_core.extensions.plugin_class import Plugin
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 """How a run ended."""
@@ -39,11 +39,8 @@ class Sink(Plugin):
     because figures that it has ``written`` are left out.
     """
 
-    class Options(Section):
-        """A sink without options."""
-
     def __init__(self, options: Section | None = None, *, run: SinkRun) -> None:
-        self.options = default_options(type(self)) if options is None else options
+        super().__init__(options)
         self.run = run
 
     @classmethod

@@ -32,6 +32,12 @@ class _PluginType(ABCMeta):
 class Plugin(ABC, metaclass=_PluginType):
     """The base of each kind of plug-in that has options of its own."""
 
+    class Options(Section):
+        """No options."""
+
+    def __init__(self, options: Section | None = None) -> None:
+        self.options = default_options(type(self)) if options is None else options
+
 
 def default_options(plugin: type[Any]) -> Section:
     """A plug-in's options if none are given.

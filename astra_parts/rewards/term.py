@@ -1,15 +1,11 @@
 """A term of the reward ``terms``: one quantity of a turn, which the reward weights and adds up."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
-from astra_core.config import Section
-from astra_core.extensions.plugin_class import Plugin, default_options
-from astra_core.reward import Signal
+from astra_core.reward import RewardPlugin
 from astra_core.rewards.known_words import KnownWords, KnownWordsOptions
 from astra_core.rollout import Graph, Node, Prompt
 from astra_core.system import System
@@ -33,15 +29,12 @@ class Turn:
         return self.node.probe_text
 
 
-class Term(Plugin):
+class Term(RewardPlugin):
     """One quantity of a turn; may have a memory.
 
     Your own class is named by import path or file as the ``name`` of a term;
     ``astra_parts.testing.check_term`` checks what is promised here.
     """
-
-    needs: ClassVar[frozenset[Signal]] = frozenset()
-    """Signals without which the quantity has no meaning; see ``needs_with``."""
 
     weight: ClassVar[float] = 1.0
     """Of the quantity in the reward where params.yaml names none; negative for what is unwanted."""
@@ -49,34 +42,12 @@ class Term(Plugin):
     is_novelty: ClassVar[bool] = False
     """True if it is a share of the probe that is new, in [0, 1]; nodes then carry it."""
 
-    class Options(Section):
-        """A term without options."""
-
-    def __init__(self, options: Section | None = None) -> None:
-        self.options = default_options(type(self)) if options is None else options
-
-    @classmethod
-    def needs_with(cls, options: Section) -> frozenset[Signal]:
-        """What it needs under these options; overridden where they decide."""
-        del options
-        return cls.needs
-
-    def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:  # optional
-        """Takes the System and the prompts before the first rollout; see ``Reward``."""
-
     @abstractmethod
     def values(self, turns: Sequence[Turn]) -> list[float]:
         """One finite number per turn, in order; does not change the memory."""
 
     def remember(self, turns: Sequence[Turn]) -> None:  # most have no memory
         """Updates the memory with an experience that was rewarded."""
-
-    def state(self) -> Mapping[str, Tensor]:
-        """What ``remember`` has built, for a checkpoint."""
-        return {}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:  # none by default
-        """Restores what ``state`` returned."""
 
 
 class KnownWordsTerm(Term):
