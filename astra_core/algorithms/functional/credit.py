@@ -12,7 +12,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from astra_core.algorithms.functional.shapes import require_finite, require_rank, require_same_shape
+from astra_core.algorithms.functional.shapes import (
+    require_alike,
+    require_finite,
+    require_rank,
+    require_same_shape,
+    require_share,
+)
 from astra_core.errors import ConfigurationError, DataError
 
 Backup = Literal["max", "mean", "leaf_mean"]
@@ -51,8 +57,7 @@ def backed_up_rewards(
         Best child: the tree back-up of ASTRA-RL; mean over leaves: MALT, arXiv:2412.01928.
     """
     _check_backup(how, discount=discount, horizon=horizon)
-    require_rank(1, rewards=rewards)
-    require_same_shape(rewards=rewards, parents=parents)
+    require_alike(1, rewards=rewards, parents=parents)
     require_finite(rewards=rewards)
     by_depth = levels(parents)
     own = rewards.detach()
@@ -71,9 +76,7 @@ def _check_backup(how: str, *, discount: float, horizon: int | None) -> None:
     if how not in ("max", "mean", "leaf_mean"):
         msg = f"backup must be one of ['max', 'mean', 'leaf_mean'], got {how!r}; see Backup"
         raise ConfigurationError(msg)
-    if not 0 <= discount <= 1:
-        msg = f"discount must lie in [0, 1], got {discount}; 0 keeps each turn's own reward"
-        raise ConfigurationError(msg)
+    require_share("0 keeps each turn's own reward", discount=discount)
     if horizon is not None and horizon < 1:
         msg = f"horizon must be at least 1, got {horizon}; 1 keeps each turn's own reward"
         raise ConfigurationError(msg)
@@ -189,8 +192,7 @@ def preference_pairs(
     if min_margin < 0:
         msg = f"min_margin must not be negative, got {min_margin}; 0 refuses ties only"
         raise ConfigurationError(msg)
-    require_rank(1, rewards=rewards)
-    require_same_shape(rewards=rewards, groups=groups)
+    require_alike(1, rewards=rewards, groups=groups)
     require_finite(rewards=rewards)
     worth = rewards.detach().double().tolist()
     members: dict[int, list[int]] = defaultdict(list)

@@ -3,8 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from astra_core.algorithms.functional.shapes import require_rank, require_same_shape
-from astra_core.errors import ConfigurationError
+from astra_core.algorithms.functional.shapes import require_alike, require_positive
 
 
 def scaled_margins(
@@ -24,8 +23,5 @@ def margins(
 
 def require_pairs(chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], beta: float) -> None:
     """Checks that the two sides are one number per pair, and ``beta`` is positive."""
-    if not beta > 0:
-        msg = f"beta must be positive, got {beta}; 0.1 is the usual start"
-        raise ConfigurationError(msg)
-    require_rank(1, chosen=chosen)
-    require_same_shape(chosen=chosen, rejected=rejected)
+    require_positive("0.1 is the usual start", beta=beta)
+    require_alike(1, chosen=chosen, rejected=rejected)

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from astra_core.algorithms.functional.preference import sequence_log_ratios
-from astra_core.algorithms.functional.shapes import require_same_shape
+from astra_core.algorithms.functional.shapes import require_positive, require_same_shape
 from astra_core.errors import ConfigurationError
 
 MAX_LOG_RATIO = 20.0
@@ -41,9 +41,7 @@ def off_policy_weights(
         Caps of 2 per token and 5 per sequence are SkyRL's.
     """
     require_same_shape(log_ratios=log_ratios, mask=mask)
-    if not cap > 0.0:
-        msg = f"cap must be positive, got {cap}; 2 is usual of tokens, 5 of sequences"
-        raise ConfigurationError(msg)
+    require_positive("2 is usual of tokens, 5 of sequences", cap=cap)
     if level == "token":
         return torch.where(mask, importance_ratios(log_ratios).clamp(max=cap), 1.0)
     zeros = torch.zeros_like(log_ratios)

@@ -17,7 +17,7 @@ from torch.nn.functional import logsigmoid
 
 from astra_core.algorithms.functional.margins import scaled_margins
 from astra_core.algorithms.functional.masking import masked_mean, masked_sum
-from astra_core.algorithms.functional.shapes import require_rank, require_same_shape
+from astra_core.algorithms.functional.shapes import require_alike, require_rank
 
 Divergence = Literal["reverse_kl", "forward_kl", "jensen_shannon", "alpha"]
 """``reverse_kl`` is DPO itself; ``alpha`` lies between it, at 0, and ``forward_kl``, at 1."""
@@ -43,8 +43,7 @@ def sequence_log_ratios(
     Returns:
         Nats, or nats per token; 0 for a sequence without tokens.
     """
-    require_rank(2, logprobs=logprobs)
-    require_same_shape(logprobs=logprobs, other_logprobs=other_logprobs, mask=mask)
+    require_alike(2, logprobs=logprobs, other_logprobs=other_logprobs, mask=mask)
     reduce = masked_mean if length_normalised else masked_sum
     return reduce(logprobs - other_logprobs.detach(), mask, dim=-1)
 
@@ -114,8 +113,7 @@ def on_policy_weights(
     Source:
         Zhou et al., WPO, arXiv:2406.11827, eq. 2 and section 3.2 (sampled alignment).
     """
-    require_rank(2, logprobs=logprobs)
-    require_same_shape(logprobs=logprobs, collision_logprobs=collision_logprobs, mask=mask)
+    require_alike(2, logprobs=logprobs, collision_logprobs=collision_logprobs, mask=mask)
     return masked_mean((logprobs - collision_logprobs).detach(), mask, dim=-1).exp()
 
 

@@ -1,8 +1,11 @@
-"""Checks of arguments: a wrong axis or a NaN must be an error, never a silent result."""
+"""Checks of arguments: a wrong axis or a NaN must be an error, never a silent result.
+
+What is checked has the name of its argument; ``way_out`` ends the message about a number.
+"""
 
 from torch import Tensor
 
-from astra_core.errors import DataError, ShapeError
+from astra_core.errors import ConfigurationError, DataError, ShapeError
 
 
 def require_same_shape(**tensors: Tensor) -> None:
@@ -43,3 +46,26 @@ def require_finite(**tensors: Tensor) -> None:
                 "leave out what has no number"
             )
             raise DataError(msg)
+
+
+def require_alike(rank: int, **tensors: Tensor) -> None:
+    """Checks that the first tensor has ``rank`` axes, and all others its shape."""
+    first = next(iter(tensors))
+    require_rank(rank, **{first: tensors[first]})
+    require_same_shape(**tensors)
+
+
+def require_positive(way_out: str, **numbers: float) -> None:
+    """Checks that every number is above 0."""
+    for name, number in numbers.items():
+        if not number > 0:
+            msg = f"{name} must be positive, got {number}; {way_out}"
+            raise ConfigurationError(msg)
+
+
+def require_share(way_out: str, **numbers: float) -> None:
+    """Checks that every number lies in [0, 1]."""
+    for name, number in numbers.items():
+        if not 0 <= number <= 1:
+            msg = f"{name} must lie in [0, 1], got {number}; {way_out}"
+            raise ConfigurationError(msg)

@@ -8,8 +8,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from astra_core.algorithms.functional.shapes import require_rank, require_same_shape
+from astra_core.algorithms.functional.shapes import require_alike, require_same_shape, require_share
 from astra_core.errors import ConfigurationError
+
+_FUTURE = "1 looks at the whole future"
 
 
 def gae(
@@ -46,7 +48,7 @@ def gae(
     Source:
         Schulman et al., arXiv:1506.02438, eq. 16.
     """
-    _check_fractions(discount=discount, decay=decay)
+    require_share(_FUTURE, discount=discount, decay=decay)
     require_same_shape(
         rewards=rewards,
         values=values,
@@ -91,9 +93,8 @@ def token_gae(
     Source:
         Schulman et al., arXiv:1506.02438, eq. 16.
     """
-    _check_fractions(discount=discount, decay=decay)
-    require_rank(2, rewards=rewards)
-    require_same_shape(rewards=rewards, values=values, mask=mask)
+    require_share(_FUTURE, discount=discount, decay=decay)
+    require_alike(2, rewards=rewards, values=values, mask=mask)
     known = values.detach().where(mask, torch.zeros_like(values))
     following = known.new_zeros(len(known)) if final_values is None else final_values.detach()
     require_same_shape(rows=known.new_empty(len(known)), final_values=following)
@@ -135,7 +136,7 @@ def reward_to_go(
     Source:
         Sutton and Barto, Reinforcement Learning (2nd ed.), eq. 3.8.
     """
-    _check_fractions(discount=discount)
+    require_share(_FUTURE, discount=discount)
     require_same_shape(
         rewards=rewards,
         done=rewards if done is None else done,
@@ -159,7 +160,7 @@ def n_step_returns(
     Source:
         Sutton and Barto, Reinforcement Learning (2nd ed.), eq. 7.1 without its bootstrap term.
     """
-    _check_fractions(discount=discount)
+    require_share(_FUTURE, discount=discount)
     if num_steps < 1:
         msg = f"num_steps must be at least 1, got {num_steps}; 1 gives the rewards themselves"
         raise ConfigurationError(msg)
@@ -190,10 +191,3 @@ def _discounted_sums(
             running = updated.where(mask[..., step], running)
             sums[..., step] = updated.where(mask[..., step], torch.zeros_like(updated))
     return sums
-
-
-def _check_fractions(**fractions: float) -> None:
-    for name, fraction in fractions.items():
-        if not 0 <= fraction <= 1:
-            msg = f"{name} must lie in [0, 1], got {fraction}; 1 looks at the whole future"
-            raise ConfigurationError(msg)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from astra_core.algorithms.functional.groups import compact, group_index, moments_of
 from astra_core.algorithms.functional.masking import MIN_SPREAD
-from astra_core.algorithms.functional.shapes import require_finite, require_rank, require_same_shape
+from astra_core.algorithms.functional.shapes import require_alike, require_finite, require_positive
 from astra_core.errors import ConfigurationError
 
 AdvantageScale = Literal["group", "batch", "none"]
@@ -88,8 +88,7 @@ def group_advantages_over_runs(
     Source:
         NexRL 1.4.0, two-stage group advantages.
     """
-    require_rank(1, rewards=rewards)
-    require_same_shape(rewards=rewards, groups=groups, runs=runs)
+    require_alike(1, rewards=rewards, groups=groups, runs=runs)
     group_index, run_index = compact(groups), compact(runs)
     run_index = compact(group_index * max(len(rewards), 1) + run_index)
     values = rewards.detach().double()
@@ -162,8 +161,6 @@ def clipped_rewards(rewards: Float[Tensor, " N"], *, limit: float) -> Float[Tens
     Source:
         Mnih et al., DQN, Nature 518 (2015), methods; of RLOO in TRL (``reward_clip_range``).
     """
-    if not limit > 0:
-        msg = f"limit must be positive, got {limit}; 1.0 holds rewards within -1 and 1"
-        raise ConfigurationError(msg)
+    require_positive("1.0 holds rewards within -1 and 1", limit=limit)
     require_finite(rewards=rewards)
     return rewards.clamp(-limit, limit)

@@ -9,7 +9,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from astra_core.algorithms.functional.shapes import require_finite, require_rank, require_same_shape
+from astra_core.algorithms.functional.shapes import (
+    require_finite,
+    require_positive,
+    require_rank,
+    require_same_shape,
+)
 from astra_core.errors import ConfigurationError
 from astra_parts.algorithms.functional.advantages import n_step_returns, reward_to_go
 
@@ -88,9 +93,7 @@ def selection_size(num_rollouts: int, *, fraction: float) -> int:
 
     Raises ConfigurationError if ``fraction`` is not positive.
     """
-    if not fraction > 0:
-        msg = f"fraction must be positive, got {fraction}; 0.5 draws half as many as there are"
-        raise ConfigurationError(msg)
+    require_positive("0.5 draws half as many as there are", fraction=fraction)
     return max(int(num_rollouts * fraction), min(num_rollouts, 1))
 
 

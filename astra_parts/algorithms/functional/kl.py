@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, zeros_like
 
 from astra_core.algorithms.functional.off_policy import importance_ratios
-from astra_core.algorithms.functional.shapes import require_same_shape
+from astra_core.algorithms.functional.shapes import require_positive, require_same_shape
 from astra_core.errors import ConfigurationError, DataError
 
 
@@ -75,7 +75,7 @@ def adaptive_coefficient(
     Source:
         Ziegler et al., arXiv:1909.08593, on choosing beta dynamically.
     """
-    _check_positive(target=target, horizon=horizon)
+    require_positive("a fixed coefficient needs none", target=target, horizon=horizon)
     _check_finite(kl)
     error = max(-0.2, min(0.2, kl / target - 1))
     return coefficient * (1 + error * num_samples / horizon)
@@ -98,7 +98,7 @@ def stepped_coefficient(
     Source:
         Schulman et al., arXiv:1707.06347, section 4.
     """
-    _check_positive(target=target)
+    require_positive("a fixed coefficient needs none", target=target)
     _check_finite(kl)
     if tolerance < 1 or factor <= 1:
         msg = (
@@ -109,13 +109,6 @@ def stepped_coefficient(
     if kl > target * tolerance:
         return coefficient * factor
     return coefficient / factor if kl < target / tolerance else coefficient
-
-
-def _check_positive(**numbers: float) -> None:
-    for name, number in numbers.items():
-        if not number > 0:
-            msg = f"{name} must be positive, got {number}; a fixed coefficient needs none"
-            raise ConfigurationError(msg)
 
 
 def _check_finite(kl: float) -> None:

@@ -5,7 +5,11 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from astra_core.algorithms.functional.margins import margins, scaled_margins
-from astra_core.algorithms.functional.shapes import require_rank, require_same_shape
+from astra_core.algorithms.functional.shapes import (
+    require_positive,
+    require_rank,
+    require_same_shape,
+)
 from astra_core.errors import ConfigurationError
 
 
@@ -95,9 +99,7 @@ def balance_losses(
         Trajectory balance, arXiv:2201.13259, eq. 14, as a difference of two trajectories:
         arXiv:2605.00553; REBEL, arXiv:2404.16767, eq. 1.
     """
-    if not temperature > 0:
-        msg = f"temperature must be positive, got {temperature}; 0.1 makes a gap of 1 ten nats"
-        raise ConfigurationError(msg)
+    require_positive("0.1 makes a gap of 1 ten nats", temperature=temperature)
     require_same_shape(chosen=chosen, rejected=rejected, gaps=gaps)
     require_rank(1, chosen=chosen)
     return (chosen - rejected - gaps / temperature).square()

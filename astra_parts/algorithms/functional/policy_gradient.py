@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from astra_core.algorithms.functional.off_policy import importance_ratios
-from astra_core.algorithms.functional.shapes import require_same_shape
+from astra_core.algorithms.functional.shapes import require_positive, require_same_shape
 from astra_core.errors import ConfigurationError
 from astra_parts.algorithms.functional.aggregation import require_column_or_same
 
@@ -128,9 +128,7 @@ def truncated_surrogate(
     Source:
         CISPO, arXiv:2506.13585, section 3.1.
     """
-    if not max_ratio > 0:
-        msg = f"max_ratio must be positive, got {max_ratio}; 5.0 is a usual cap"
-        raise ConfigurationError(msg)
+    require_positive("5.0 is a usual cap", max_ratio=max_ratio)
     require_column_or_same(logprobs=logprobs, log_ratios=log_ratios, advantages=advantages)
     weights = importance_ratios(log_ratios.detach()).clamp(max=max_ratio)
     return -weights * advantages.detach() * logprobs
@@ -161,9 +159,7 @@ def value_losses(
     errors = (values - returns.detach()).square()
     if clip is None:
         return 0.5 * errors
-    if not clip > 0:
-        msg = f"clip must be positive, got {clip}; None turns clipping off"
-        raise ConfigurationError(msg)
+    require_positive("None turns clipping off", clip=clip)
     anchor = old_values.detach()
     clipped = anchor + (values - anchor).clamp(-clip, clip)
     return 0.5 * torch.maximum(errors, (clipped - returns.detach()).square())
@@ -173,9 +169,7 @@ def _check_clips(clip_low: float, clip_high: float, dual_clip: float | None) -> 
     if not 0 < clip_low < 1:
         msg = f"clip_low must lie in (0, 1), got {clip_low}; 0.2 is usual"
         raise ConfigurationError(msg)
-    if not clip_high > 0:
-        msg = f"clip_high must be positive, got {clip_high}; 0.2 is usual"
-        raise ConfigurationError(msg)
+    require_positive("0.2 is usual", clip_high=clip_high)
     _check_dual_clip(dual_clip)
 
 

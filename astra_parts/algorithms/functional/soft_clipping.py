@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from astra_core.algorithms.functional.off_policy import importance_ratios
-from astra_core.errors import ConfigurationError
+from astra_core.algorithms.functional.shapes import require_positive
 from astra_parts.algorithms.functional.aggregation import require_column_or_same
 
 
@@ -31,13 +31,8 @@ def soft_surrogate(
     Source:
         Gao et al., SAPO, arXiv:2511.20347, eq. 5 and 6.
     """
-    for name, value in (
-        ("temperature_good", temperature_good),
-        ("temperature_bad", temperature_bad),
-    ):
-        if not value > 0:
-            msg = f"{name} must be positive, got {value}; 1.0 and 1.05 are the paper's"
-            raise ConfigurationError(msg)
+    positive = {"temperature_good": temperature_good, "temperature_bad": temperature_bad}
+    require_positive("1.0 and 1.05 are the paper's", **positive)
     require_column_or_same(log_ratios=log_ratios, advantages=advantages)
     gain = advantages.detach()
     good, bad = (gain.new_tensor(value) for value in (temperature_good, temperature_bad))

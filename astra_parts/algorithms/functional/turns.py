@@ -5,8 +5,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from astra_core.algorithms.functional.credit import levels
-from astra_core.algorithms.functional.shapes import require_finite, require_rank, require_same_shape
-from astra_core.errors import ConfigurationError
+from astra_core.algorithms.functional.shapes import (
+    require_alike,
+    require_finite,
+    require_same_shape,
+    require_share,
+)
 from astra_parts.algorithms.functional.advantages import token_gae
 
 
@@ -77,8 +81,7 @@ def tree_gae(
 
 
 def _check_tokens(token_rewards: Tensor, values: Tensor, mask: Tensor, *, num_turns: int) -> None:
-    require_rank(2, token_rewards=token_rewards)
-    require_same_shape(token_rewards=token_rewards, values=values, mask=mask)
+    require_alike(2, token_rewards=token_rewards, values=values, mask=mask)
     turn_rewards = values.new_empty(num_turns)
     require_same_shape(turn_rewards=turn_rewards, rows=values.new_empty(len(values)))
 
@@ -86,9 +89,6 @@ def _check_tokens(token_rewards: Tensor, values: Tensor, mask: Tensor, *, num_tu
 def _check_turns(
     turn_rewards: Tensor, parents: Tensor, final_values: Tensor, *, turn_discount: float
 ) -> None:
-    require_rank(1, turn_rewards=turn_rewards)
-    require_same_shape(turn_rewards=turn_rewards, parents=parents, final_values=final_values)
+    require_alike(1, turn_rewards=turn_rewards, parents=parents, final_values=final_values)
     require_finite(turn_rewards=turn_rewards)
-    if not 0 <= turn_discount <= 1:
-        msg = f"turn_discount must lie in [0, 1], got {turn_discount}; 1 looks at all turns alike"
-        raise ConfigurationError(msg)
+    require_share("1 looks at all turns alike", turn_discount=turn_discount)
