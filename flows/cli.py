@@ -133,7 +133,7 @@ def run_command(arguments: Sequence[str]) -> int:
     from tasks.pipeline.failures import failure_of
 
     try:
-        status = _helped(arguments) if "--help" in arguments else _run(arguments)
+        status = _show_help(arguments) if "--help" in arguments else _run(arguments)
     except USAGE_ERROR as error:
         # Without arguments this is the help, which has many lines.
         message = str(getattr(error, "message", "") or cast("Any", error).format_message())
@@ -147,7 +147,7 @@ def run_command(arguments: Sequence[str]) -> int:
     return int(status or 0)
 
 
-def _helped(arguments: Sequence[str]) -> Any:
+def _show_help(arguments: Sequence[str]) -> Any:
     """The status after a help, which typer prints: with a reader that has gone, it would exit."""
     from tasks.machine.console import say_plainly
 

@@ -52,13 +52,13 @@ def why_unregistered(receipt: Path = RECEIPT) -> str:
 def _is_about_the_files(found: RegistrationReceipt, reports: Path) -> bool:
     """Whether attacker and evaluation beside the receipt are those that were registered."""
     told = {
-        found.checkpoint_digest: _told(reports.parent / ATTACKER / ATTACKER_FILE, "digest"),
-        found.evaluation_key: _told(reports / EVALUATION.name, "evaluation_key"),
+        found.checkpoint_digest: _value_in(reports.parent / ATTACKER / ATTACKER_FILE, "digest"),
+        found.evaluation_key: _value_in(reports / EVALUATION.name, "evaluation_key"),
     }
     return all(own in {None, wanted} for wanted, own in told.items() if wanted)
 
 
-def _told(file: Path, key: str) -> str | None:
+def _value_in(file: Path, key: str) -> str | None:
     try:
         return str(read_json(file)[key])
     except (OSError, ValueError, LookupError, TypeError):

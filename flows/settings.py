@@ -55,7 +55,7 @@ def change_params(
     Raises ConfigurationError if an assignment or the preset cannot be read, or params.yaml would
     not be usable.
     """
-    changed = _changed(assignments, path, preset)
+    changed = _change(assignments, path, preset)
     check_params(changed.params)
     if changed.lines:
         if before is not None:
@@ -75,7 +75,7 @@ def migrate_params(path: Path = PARAMS_FILE, *, before: Path) -> list[str]:
     if lines:
         before.parent.mkdir(mode=0o700, exist_ok=True)
         shutil.copyfile(path, before)
-        write_text(_with_headings(_dumped(record, yaml), text), path, is_shared=True)
+        write_text(_with_headings(_dump(record, yaml), text), path, is_shared=True)
     return lines
 
 
@@ -97,7 +97,7 @@ def as_if(
     Raises ConfigurationError if an assignment or the preset cannot be read, or its key does not
     allow the value.
     """
-    with laid_over(dict(_pairs(_changed(assignments, path, preset), path))):
+    with laid_over(dict(_pairs(_change(assignments, path, preset), path))):
         yield
 
 
@@ -120,7 +120,7 @@ def changed_params(
                 "read; change it with 'astra run --set' or in params.yaml"
             )
             raise ConfigurationError(msg)
-    return _changed(assignments, path).params
+    return _change(assignments, path).params
 
 
 def planned_params(
@@ -134,7 +134,7 @@ def planned_params(
 
     Raises ConfigurationError if an assignment cannot be read, or its key does not allow the value.
     """
-    changed = _changed(assignments, path, preset)
+    changed = _change(assignments, path, preset)
     return changed.text, changed.params
 
 
@@ -167,7 +167,7 @@ def _pairs(changed: _Changed, path: Path) -> Iterator[tuple[str, Any]]:
         yield key, owner[last]
 
 
-def _changed(assignments: Sequence[str], path: Path, preset: str | None = None) -> _Changed:
+def _change(assignments: Sequence[str], path: Path, preset: str | None = None) -> _Changed:
     # Without this check, tags and repeated keys would be accepted.
     plain = read_record(path)
     before = read_yaml_text(path)
@@ -189,7 +189,7 @@ def _changed(assignments: Sequence[str], path: Path, preset: str | None = None) 
             if foreign:
                 keys.append(f"{keys[-1].removesuffix('.name')}.options")
                 lines.append(f"{keys[-1]}: without {', '.join(foreign)}, not known there")
-    text = _with_headings(_dumped(record, yaml), before)
+    text = _with_headings(_dump(record, yaml), before)
     plain = load_yaml(text, subject=str(path), way_out="see --set")
     refuse_earlier(plain)
     return _Changed(text, keys, lines, Params.read(plain, where=""))
@@ -226,7 +226,7 @@ def _overlaid(old: Any, new: Mapping[str, Any], place: str) -> Iterator[str]:
         if both and "name" not in value:
             yield from _overlaid(before, value, f"{place}{key}.")
         elif before != value:
-            old[key] = _quoted(value)
+            old[key] = _quote(value)
             yield f"{place}{key}"
 
 
@@ -244,7 +244,7 @@ def _assign(record: Any, assignment: str, yaml: YAML) -> str | None:
     if last in owner and old == value and isinstance(old, bool) == isinstance(value, bool):
         return None
     told = f"{_shown(old, yaml) if last in owner else 'not set'} -> {_shown(value, yaml)}"
-    owner[last] = _quoted(value)
+    owner[last] = _quote(value)
     return f"{key}: {told}"
 
 
@@ -265,12 +265,12 @@ def _drop_foreign_options(record: Any, key: str) -> list[str]:
     return foreign
 
 
-def _quoted(value: Any) -> Any:
+def _quote(value: Any) -> Any:
     """The value with quotes around texts with a colon: DVC's parser asks for them in brackets."""
     if isinstance(value, dict):
-        value |= {key: _quoted(own) for key, own in value.items()}
+        value |= {key: _quote(own) for key, own in value.items()}
     elif isinstance(value, list):
-        value[:] = [_quoted(own) for own in value]
+        value[:] = [_quote(own) for own in value]
     elif type(value) is str and ":" in value:
         return DoubleQuotedScalarString(value)
     return value
@@ -287,7 +287,7 @@ def _round_trip_yaml() -> YAML:
     return yaml
 
 
-def _dumped(record: Any, yaml: YAML) -> str:
+def _dump(record: Any, yaml: YAML) -> str:
     stream = io.StringIO()
     yaml.dump(record, stream)
     return stream.getvalue()
@@ -305,4 +305,4 @@ def _with_headings(text: str, before: str) -> str:
 
 
 def _shown(value: Any, yaml: YAML) -> str:
-    return _dumped(value, yaml).removesuffix("...\n").strip()
+    return _dump(value, yaml).removesuffix("...\n").strip()

@@ -155,7 +155,7 @@ class GRPO(Algorithm):
             )
             raise ConfigurationError(msg)
 
-    def _compared(self, graphs: Sequence[Graph]) -> RunTurns:
+    def _comparisons(self, graphs: Sequence[Graph]) -> RunTurns:
         """The turns that can be learned from, and with which others each is compared."""
 
         def turns_of(own: Sequence[Graph]) -> list[CreditedTurn]:
@@ -167,7 +167,7 @@ class GRPO(Algorithm):
         return RunTurns(turns, [turn.node.path[0] for turn in turns])
 
     def _steps(self, graphs: Sequence[Graph]) -> list[PolicyStep]:
-        compared = self._compared(graphs)
+        compared = self._comparisons(graphs)
         steps = policy_steps(compared.turns, self._advantages(compared))
         if not self.options.drop_flat_groups:
             return steps
@@ -177,7 +177,7 @@ class GRPO(Algorithm):
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """Counts the groups without gradient and updates the KL coefficient."""
-        compared = self._compared(graphs)
+        compared = self._comparisons(graphs)
         turns = run_means(compared) if self.options.compare == "runs" else compared.turns
         return self._policy.remember(graphs, turns, min_spread=self.options.min_spread)
 

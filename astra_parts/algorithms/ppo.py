@@ -120,8 +120,8 @@ class PPO(Algorithm):
             turn_discount=options.turn_discount,
             decay=options.decay,
         )
-        found = _whitened(estimates) if options.whiten_advantages else estimates
-        return found if options.turn_weights == "equal" else _weighed(found)
+        found = _whiten(estimates) if options.whiten_advantages else estimates
+        return found if options.turn_weights == "equal" else _weigh(found)
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """Updates the KL coefficient."""
@@ -177,7 +177,7 @@ class PPO(Algorithm):
         return aggregate(losses, mask, mode=options.aggregation, max_length=1).total, figures
 
 
-def _weighed(estimates: Sequence[TurnEstimate]) -> list[TurnEstimate]:
+def _weigh(estimates: Sequence[TurnEstimate]) -> list[TurnEstimate]:
     """The same with advantages times what each turn counts."""
     return [
         replace(each, advantages=tuple(each.weight * gain for gain in each.advantages))
@@ -185,7 +185,7 @@ def _weighed(estimates: Sequence[TurnEstimate]) -> list[TurnEstimate]:
     ]
 
 
-def _whitened(estimates: Sequence[TurnEstimate]) -> list[TurnEstimate]:
+def _whiten(estimates: Sequence[TurnEstimate]) -> list[TurnEstimate]:
     """The same with advantages of mean 0 and spread 1 over all trained tokens."""
     width = max((len(estimate.advantages) for estimate in estimates), default=0)
     mask = padded([estimate.node.probe_mask for estimate in estimates], width).bool()

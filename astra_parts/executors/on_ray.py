@@ -107,7 +107,7 @@ class RayExecutor(Executor):
         self.ledger = ledger = Ledger(shards, self.options)
         if not shards:
             return []
-        ray = self._joined()
+        ray = self._join_cluster()
         self._call += 1
         # Put once into the cluster's store, from which each worker takes it.
         stored = {
@@ -139,13 +139,13 @@ class RayExecutor(Executor):
         self._ray.shutdown()
         self._ray = None
 
-    def _joined(self) -> Any:
+    def _join_cluster(self) -> Any:
         """Ray, in a cluster.
 
         Raises ConfigurationError if it is not installed, or no cluster answers.
         """
         if self._ray is None:
-            ray = _imported()
+            ray = _import_ray()
             try:
                 _join(ray, self.options)
             except (ConnectionError, RuntimeError, ValueError) as error:
@@ -211,7 +211,7 @@ class RayExecutor(Executor):
             advance(1)
 
 
-def _imported() -> Any:
+def _import_ray() -> Any:
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     require_package("ray", subject="executor 'ray'", extra="ray")

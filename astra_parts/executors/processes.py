@@ -94,7 +94,7 @@ class ProcessesExecutor(Executor):
         """Gives every idle worker a shard, if one waits; starts workers up to their number."""
         wanted = min(self.options.num_workers, len(ledger.shards))
         while len(self._workers) < wanted:
-            self._workers.append(_started())
+            self._workers.append(_start())
         for worker in [own for own in self._workers if not own.call]:
             number = ledger.take(worker)
             if number is None:
@@ -112,7 +112,7 @@ class ProcessesExecutor(Executor):
         except (EOFError, OSError):
             self._workers.remove(worker)
             worker.end()
-            ledger.lose(worker, _ended(worker.process))
+            ledger.lose(worker, _end(worker.process))
             return
         worker.call = 0
         if call != self._call:  # of a call that did not wait for it
@@ -123,7 +123,7 @@ class ProcessesExecutor(Executor):
             advance(1)
 
 
-def _started() -> _Worker:
+def _start() -> _Worker:
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs,), daemon=True, name="astra worker")
@@ -133,7 +133,7 @@ def _started() -> _Worker:
     return _Worker(process, ours)
 
 
-def _ended(process: BaseProcess) -> str:
+def _end(process: BaseProcess) -> str:
     status = process.exitcode or 0
     if status < 0:
         return f"ended by {signal.Signals(-status).name}"
@@ -153,10 +153,10 @@ def _serve(pipe: Connection) -> None:
     with suppress(EOFError, OSError):
         while True:
             call, task, work, weights = pipe.recv()
-            pipe.send((call, *_tried(bench, task, work, weights)))
+            pipe.send((call, *_try_task(bench, task, work, weights)))
 
 
-def _tried(bench: Bench, *asked: Any) -> tuple[Any, BaseException | None]:
+def _try_task(bench: Bench, *asked: Any) -> tuple[Any, BaseException | None]:
     """The result, or the error with its trace as a note, for the parent to raise."""
     try:
         return bench.do(*asked), None

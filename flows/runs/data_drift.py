@@ -70,7 +70,7 @@ def drift_of(subjects: tuple[str, ...], params: Params) -> DataDrift | None:
     found: list[Drift] = []
     left_out: list[str] = []
     for subject in subjects:
-        own, why = _compared(subject, accepted, limit=params.flow.max_data_drift)
+        own, why = _compare(subject, accepted, limit=params.flow.max_data_drift)
         found += own
         left_out += why
     return DataDrift(accepted.version, tuple(found), tuple(left_out))
@@ -116,7 +116,7 @@ def drift_line(each: Drift) -> str:
     return f"{each.subject:<10}{each.what:<18}{each.index:7.3f}  {verdict:<8}{bounds}"
 
 
-def _compared(
+def _compare(
     subject: str, accepted: AcceptedData, *, limit: float
 ) -> tuple[tuple[Drift, ...], list[str]]:
     now, then = profile_in(read_report(REPORTS[subject])), accepted.profiles.get(subject)

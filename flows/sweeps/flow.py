@@ -117,7 +117,7 @@ def sweep(
     while points:
         _run_all(under_way, points)
         points = under_way.next_points()
-    return _finished(under_way, name, offer=offer)
+    return _finish(under_way, name, offer=offer)
 
 
 def plan(settings: Sequence[str], seeds: str, sampler: str, *, count: int, jobs: int) -> _Sweep:
@@ -153,7 +153,7 @@ def _run_all(under_way: _Sweep, points: Sequence[Point]) -> None:
                     waiting[pool.submit(copy_context().run, run, point)] = point
             for future in as_completed(waiting):
                 point = waiting[future]
-                found[point.key] = _told(under_way, point, future.result())
+                found[point.key] = _tell_result(under_way, point, future.result())
         except BaseException:
             under_way.stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
@@ -197,7 +197,7 @@ def _point_task(under_way: _Sweep) -> Any:
     return call
 
 
-def _told(under_way: _Sweep, point: Point, state: State[Any]) -> PointResult | None:
+def _tell_result(under_way: _Sweep, point: Point, state: State[Any]) -> PointResult | None:
     """The point's result, after a line about it is printed."""
     result = state.result(raise_on_failure=False)
     if isinstance(result, PointResult):
@@ -210,7 +210,7 @@ def _told(under_way: _Sweep, point: Point, state: State[Any]) -> PointResult | N
     return None
 
 
-def _finished(under_way: _Sweep, name: str, *, offer: bool) -> SweepResult:
+def _finish(under_way: _Sweep, name: str, *, offer: bool) -> SweepResult:
     """The result of the sweep, after its table is written and its best point offered if asked."""
     rows = under_way.results()
     if not rows:

@@ -29,9 +29,9 @@ def check_columns(params: Params) -> None:
 
     Raises ConfigurationError if they lack a column.
     """
-    asked = {"system.target.options.system_prompt": _told(params.system.target)}
+    asked = {"system.target.options.system_prompt": _columns_told(params.system.target)}
     for name, other in params.evaluation.transfer.items():
-        own = _told(other.target_of(params.system.target)) - other.columns.keys()
+        own = _columns_told(other.target_of(params.system.target)) - other.columns.keys()
         asked[f"evaluation.transfer.{name}.options.system_prompt"] = own
     asked |= _secrets("system.scorer", params.system.scorer)
     asked |= _secrets("evaluation.second_judge", params.evaluation.second_judge)
@@ -48,7 +48,7 @@ def check_columns(params: Params) -> None:
             raise ConfigurationError(msg)
 
 
-def _told(target: Choice) -> frozenset[str]:
+def _columns_told(target: Choice) -> frozenset[str]:
     """The columns that a target's system prompt names."""
     told = getattr(find("target", target).options, "system_prompt", None)
     return columns_in(told or "")

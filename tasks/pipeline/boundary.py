@@ -68,7 +68,7 @@ def run_stage(
         rank = own_rank()
         log = log.with_name(f"{name}.{rank}.log") if rank else log
         log.unlink(missing_ok=True)
-        stage, params = _prepared(find(name))
+        stage, params = _prepare(find(name))
         count = _processes_to_start(stage, params)
         if count > 1:
             return _run_together(name, count, find=find, show_trace=show_trace)
@@ -145,7 +145,7 @@ def _run_together(name: str, count: int, *, find: Callable[[str], Stage], show_t
     raise LostProcessError(msg)
 
 
-def _prepared(stage: Stage) -> tuple[Stage, Params]:
+def _prepare(stage: Stage) -> tuple[Stage, Params]:
     """The stage and the whole of params.yaml, checked, with the environment set for them."""
     params = read_params()
     set_environment(params)

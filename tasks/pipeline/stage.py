@@ -132,14 +132,14 @@ def stage(*, name: str | None = None, is_parallel: bool = False) -> Callable[[Fu
         prepare = first.of if takes_setup else None
         params_class = get_type_hints(prepare)["params"] if prepare else first
         where = f"stage function {function.__name__}"
-        paths = _checked_files(files_class, where)
+        paths = _paths_of(files_class, where)
         # Kept on the function, so that importing a stage changes no table anywhere.
         vars(function)["stage"] = Stage(
             name=name or function.__module__.rpartition(".")[2],
             function=function,
             params_class=params_class,
             prepare=prepare,
-            params=_checked_params(params_class, where),
+            params=_sections_of(params_class, where),
             is_parallel=is_parallel,
             **{role.value: tuple(paths[role]) for role in Role},
         )
@@ -194,7 +194,7 @@ def _settings(found: Any) -> Any:
     return found.__dataclass_params__
 
 
-def _checked_params(params_class: type[Any], where: str) -> tuple[str, ...]:
+def _sections_of(params_class: type[Any], where: str) -> tuple[str, ...]:
     """The tracked sections of a class all of whose fields are sections."""
     hints = get_type_hints(params_class)
     for each in fields(params_class):
@@ -202,12 +202,12 @@ def _checked_params(params_class: type[Any], where: str) -> tuple[str, ...]:
     return _tracked(params_class)
 
 
-def _checked_files(files_class: type[Any], where: str) -> dict[Role, list[Path]]:
+def _paths_of(files_class: type[Any], where: str) -> dict[Role, list[Path]]:
     """The default paths of a class of files, by role."""
     hints = get_type_hints(files_class, include_extras=True)
     paths: dict[Role, list[Path]] = {role: [] for role in Role}
     for each in fields(files_class):
-        paths[_checked_role(each, hints[each.name], where)].append(_checked_path(each, where))
+        paths[_role_of(each, hints[each.name], where)].append(_path_of(each, where))
     known = [path for group in paths.values() for path in group]
     if len(known) != len(set(known)):
         msg = f"{where} must name each path once, got {sorted(map(str, known))}; drop the second"
@@ -235,7 +235,7 @@ def _check_section(each: "Field[Any]", hint: Any, where: str) -> None:
         raise ConfigurationError(msg)
 
 
-def _checked_role(each: "Field[Any]", hint: Any, where: str) -> Role:
+def _role_of(each: "Field[Any]", hint: Any, where: str) -> Role:
     """The role in a path's annotation."""
     roles = [entry for entry in getattr(hint, "__metadata__", ()) if isinstance(entry, Role)]
     if not roles:
@@ -247,7 +247,7 @@ def _checked_role(each: "Field[Any]", hint: Any, where: str) -> Role:
     return roles[0]
 
 
-def _checked_path(each: "Field[Any]", where: str) -> Path:
+def _path_of(each: "Field[Any]", where: str) -> Path:
     """The field's default, a relative path inside the project."""
     path = each.default
     if not isinstance(path, Path) or path.is_absolute() or ".." in path.parts:

@@ -78,19 +78,19 @@ class Exam:
     def lines(self) -> Iterator[str]:
         """The plan for a person: both kinds of duels, and what would give 80 % at +10 points."""
         rules = self.params.promotion
-        yield f"first duel: {self._told(self.first, is_first=True)}"
+        yield f"first duel: {self._sentence(self.first, is_first=True)}"
         if self.holds_back and self.left < rules.min_prompts:
             yield f"following duels: none, {self.left} test prompts are left"
         else:
             apart = f", {self.left // self.following} without a prompt twice"
             many = apart if self.holds_back else ""
-            yield f"following duels: {self._told(self.following, is_first=False)}{many}"
+            yield f"following duels: {self._sentence(self.following, is_first=False)}{many}"
         wanted = (self.needed(is_first=True), self.needed(is_first=False))
         have = (self.first, self.following)
         if any(own < least for own, least in zip(have, wanted, strict=True)):
             yield self._advice(*wanted)
 
-    def _told(self, num_prompts: int, *, is_first: bool) -> str:
+    def _sentence(self, num_prompts: int, *, is_first: bool) -> str:
         found = self.power(num_prompts, is_first=is_first)
         return f"{num_prompts} prompts, power {found:.0%} at a gain of 10 points"
 

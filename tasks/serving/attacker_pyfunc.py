@@ -164,9 +164,9 @@ class AttackerModel(PythonModel):
                 logits_processor=_processors(seeds, options),
             )
         rows = output[:, width:].tolist()
-        return [self._heard(row) for row in rows]
+        return [self._text_of(row) for row in rows]
 
-    def _heard(self, row: list[int]) -> str:
+    def _text_of(self, row: list[int]) -> str:
         """The text of the answer, without the reasoning before it."""
         text = str(self._tokenizer.decode(row, skip_special_tokens=True)).strip()
         if self._chat is None:
@@ -187,8 +187,8 @@ class AttackerModel(PythonModel):
         limit = min(self._max_context_tokens or positions, positions - new_tokens)
         if self._chat is not None:
             return self._chat_ids(_conversation(text), max(1, limit), told)
-        start = opening if told is None else self._closed(opening + encode(told)["input_ids"])
-        return start + self._closed(encode(text)["input_ids"])[-max(1, limit - len(start)) :]
+        start = opening if told is None else self._close(opening + encode(told)["input_ids"])
+        return start + self._close(encode(text)["input_ids"])[-max(1, limit - len(start)) :]
 
     def _chat_ids(self, said: dict[str, Any], limit: int, told: str | None) -> list[int]:
         """Ids by the chat template: as many of the newest turns as fit, after the instruction."""
@@ -219,7 +219,7 @@ class AttackerModel(PythonModel):
         is_opened = len(ids) > limit > 1 and ids[0] == self._tokenizer.bos_token_id
         return ids[:is_opened] + ids[is_opened - limit :]
 
-    def _closed(self, ids: list[int]) -> list[int]:
+    def _close(self, ids: list[int]) -> list[int]:
         """The ids with the separator last."""
         separator = self._separator_ids()
         return ids if ids[-len(separator) :] == separator else ids + separator

@@ -140,13 +140,13 @@ def add_inference(app: FastAPI, speakers: Speakers) -> None:
     @app.post("/v1/chat/completions")
     async def chat(request: Request) -> Response:
         body = await body_of(request, ChatBody)
-        record = await run_in_threadpool(_chatted, speakers, body)
+        record = await run_in_threadpool(_chat, speakers, body)
         return _given(record, is_stream=bool(body.stream))
 
     @app.post("/v1/completions")
     async def completions(request: Request) -> Response:
         body = await body_of(request, TextBody)
-        record = await run_in_threadpool(_completed, speakers, body)
+        record = await run_in_threadpool(_complete, speakers, body)
         return _given(record, is_stream=bool(body.stream))
 
 
@@ -154,7 +154,7 @@ def _model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "astra"}
 
 
-def _chatted(speakers: Speakers, body: ChatBody) -> dict[str, Any]:
+def _chat(speakers: Speakers, body: ChatBody) -> dict[str, Any]:
     speaker = speakers.named(body.model)
     if body.top_logprobs is not None and not body.logprobs:
         msg = "top_logprobs must come with logprobs: true"
@@ -175,7 +175,7 @@ def _chatted(speakers: Speakers, body: ChatBody) -> dict[str, Any]:
     return _answer("chat.completion", body.model, speaker, choices=choices, usage=usage)
 
 
-def _completed(speakers: Speakers, body: TextBody) -> dict[str, Any]:
+def _complete(speakers: Speakers, body: TextBody) -> dict[str, Any]:
     speaker = speakers.named(body.model)
     choices: list[dict[str, Any]] = []
     read, every = 0, []

@@ -78,7 +78,7 @@ def evaluate_attacker(
     first = StoredRollouts(files.rollouts / ROLLOUTS_FILE) if evaluation.bandit_calls else ()
     untrained, _ = setup.examine(None, prompts, first=first)
     labels = category_labels(prompts)
-    record = _compared(trained, untrained, labels, key=key, examiner=setup)
+    record = _compare(trained, untrained, labels, key=key, examiner=setup)
     record = replace(record, belief=setup.believer.belief(trained, untrained))
     if was_selected(files.attacker):
         dev = read_prompts(files.valid / "dev.parquet", limit=evaluation.num_training_prompts)
@@ -149,7 +149,7 @@ def evaluate_checkpoint(
     return nan_as_null(record), pd.DataFrame(rows)
 
 
-def _compared(
+def _compare(
     trained: "Evaluation",
     untrained: "Evaluation",
     labels: Sequence[str],

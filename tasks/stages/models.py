@@ -100,9 +100,9 @@ def prepare_models(setup: ModelsSetup, files: ModelsFiles = ModelsFiles()) -> Mo
         if any(source.source == "builtin" for source in sources.values()):
             _make_builtin(setup.builtin, setup.seed, draft / "builtin")
         for role, source in sources.items():
-            path, parent = _located(source, draft, model_name=setup.registered_as)
+            path, parent = _locate(source, draft, model_name=setup.registered_as)
             is_outside = not path.is_relative_to(draft)
-            counts[role] = _proved(path, source).num_parameters()
+            counts[role] = _prove(path, source).num_parameters()
             entries[role] = ModelEntry(
                 path=str(_below(Path.cwd(), path) if is_outside else path.relative_to(draft)),
                 is_outside=is_outside,
@@ -125,7 +125,7 @@ def taking_part(models: ModelsConfiguration, system: SystemConfiguration) -> dic
     }
 
 
-def _proved(folder: Path, source: ModelSource) -> Any:
+def _prove(folder: Path, source: ModelSource) -> Any:
     """The model, after its folder and what was loaded from it were checked."""
     from astra_core.models.pretrained import load_pretrained
     from tasks.sources.folder_checks import check_folder, check_model
@@ -163,7 +163,7 @@ def _make_builtin(config: LanguageModelConfiguration, seed: int, folder: Path) -
     save_language_model(model, tokenizer, folder)
 
 
-def _located(source: ModelSource, draft: Path, *, model_name: str) -> tuple[Path, Parent | None]:
+def _locate(source: ModelSource, draft: Path, *, model_name: str) -> tuple[Path, Parent | None]:
     """Where a model is, in ``draft`` or outside, and which earlier attacker it is, if any."""
     if source.source == "builtin":
         return draft / "builtin", None

@@ -161,7 +161,7 @@ def _write_splits(setup: PromptsSetup, intake: DistinctRows, spool: Path) -> Pro
         for split in SPLITS:
             writer = pq.ParquetWriter(spool.with_name(f"{split}.parquet"), prompt_schema(columns))
             writers[split] = stack.enter_context(writer)
-        for records in _placed(setup, intake, spool):
+        for records in _place(setup, intake, spool):
             families.extend(int(prompt_id_of(record["family"]), 16) for record in records)
             num_kept_together += sum(_is_kept_together(record, setup) for record in records)
             for split, writer in writers.items():
@@ -187,7 +187,7 @@ def _is_kept_together(record: dict[str, Any], setup: PromptsSetup) -> bool:
     return family != prompt_id and split_of(prompt_id, setup) != split
 
 
-def _placed(
+def _place(
     setup: PromptsSetup, intake: DistinctRows, spool: Path
 ) -> Iterator[list[dict[str, Any]]]:
     """Batches of the spool with family and split, without near duplicates of the dev file."""

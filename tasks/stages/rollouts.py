@@ -92,12 +92,12 @@ def collect_rollouts(
     talk = _Talk()
     with draft_folder_of(files.folder) as draft:
         with loaded.target.accounted(f"rollouts {record_digest(plain_sections(params))[:16]}"):
-            graphs = talk.heard(_collected(setup))
+            graphs = talk.heard(_collect(setup))
             num_turns = write_rollouts(graphs, draft / ROLLOUTS_FILE)
             used = dict(loaded.target.figures())
         if params.system.precision == "auto":
             remember(loaded.config, draft)
-        validated = _validated(draft / ROLLOUTS_FILE, params.rollouts, loaded)
+        validated = _validate(draft / ROLLOUTS_FILE, params.rollouts, loaded)
         write_text(data_docs("Rollouts", [validated]), files.docs)
         if not validated.success:
             write_record({"checks": validated.to_record()}, files.report)
@@ -139,7 +139,7 @@ class _Talk:
             yield graph
 
 
-def _collected(setup: RolloutsSetup) -> Iterator[Graph]:
+def _collect(setup: RolloutsSetup) -> Iterator[Graph]:
     """The rewarded rollouts, piece by piece, of as many prompts as asked for and available."""
     from astra_core.reward import rewarded
     from astra_core.sampler import rolled_out_in_pieces
@@ -183,7 +183,7 @@ def _known(validated: "ValidationReport", system: "System", *, attacker: str) ->
     return replace(validated, profile=replace(validated.profile, judge=judge, attacker=attacker))
 
 
-def _validated(path: Path, rollouts: RolloutsConfiguration, system: "System") -> "ValidationReport":
+def _validate(path: Path, rollouts: RolloutsConfiguration, system: "System") -> "ValidationReport":
     """The report of the rollout suite on the file as it was written."""
     from tasks.expectations.frames import validate_rollouts
     from tasks.expectations.speech import TokenLimits

@@ -132,7 +132,7 @@ def train_attacker(setup: TrainingSetup, files: TrainingFiles = TrainingFiles())
     with target.accounted(f"training {run.key[:16]}"):
         if world.is_first:
             with training_kept(trainer, run.key, threshold=threshold):
-                _recorded(setup, files.steps)
+                _train_and_record(setup, files.steps)
         else:
             drive(trainer, lambda _: None)
         used = dict(target.figures())
@@ -174,7 +174,7 @@ def _sinks(params: TrainingParams, run: TrainingRun, trainer: "Trainer") -> "Sin
     )
 
 
-def _recorded(setup: TrainingSetup, steps: Path) -> None:
+def _train_and_record(setup: TrainingSetup, steps: Path) -> None:
     """Trains, and records every update in a journal, in the sinks and in a table."""
     trainer, log = setup.trainer, setup.log
     try:

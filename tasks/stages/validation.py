@@ -115,7 +115,7 @@ def validate_prompts(
         GateError: A critical check failed; the report says which, and for which rows.
     """
     set_facts = SetFacts()
-    judged = _judged(files.folder, setup.rules, setup.scoring, set_facts=set_facts)
+    judged = _hold_against_suite(files.folder, setup.rules, setup.scoring, set_facts=set_facts)
     one_by_one, facts = judged.report, judged.facts
     reasons = _reasons(one_by_one)
     facts["rejected"] = (reasons > 0).astype(float)
@@ -145,7 +145,7 @@ class _Judged:
     counts: Profile
 
 
-def _judged(
+def _hold_against_suite(
     folder: Path, validation: ValidationConfiguration, scoring: Scoring, *, set_facts: SetFacts
 ) -> _Judged:
     """The prompts held against the row suite, piece by piece."""

@@ -146,7 +146,7 @@ def open_run(
         elif run.info.status != "RUNNING":
             client.update_run(run.info.run_id, status="RUNNING")
         add_params(client, run, params)
-        return RunLog(client, run.info.run_id, sent=_sent(client, run))
+        return RunLog(client, run.info.run_id, sent=_send_rows(client, run))
     except tracking_failures() as error:
         _warn(error)
         return RunLog(None, None)
@@ -161,7 +161,7 @@ def sync_steps(
         rows: Each has a ``step`` and metrics ``area/name``; only finite numbers are used.
     """
     client = client or connect()
-    log = RunLog(client, run_id, sent=_sent(client, client.get_run(run_id)))
+    log = RunLog(client, run_id, sent=_send_rows(client, client.get_run(run_id)))
     num_added = 0
     for row in rows:
         num_added += log._keep(row, int(row["step"]))  # noqa: SLF001 - same module
@@ -221,7 +221,7 @@ def add_params(
     return flat
 
 
-def _sent(client: "MlflowClient", run: "Run") -> set[tuple[str, int]]:
+def _send_rows(client: "MlflowClient", run: "Run") -> set[tuple[str, int]]:
     run_id = run.info.run_id
     return {
         (name, metric.step)

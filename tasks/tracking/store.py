@@ -175,14 +175,14 @@ def store_errors() -> Iterator[None]:
     except AstraError:
         raise
     except tracking_failures() as error:
-        raise (out_of_memory if is_out_of_memory(error) else _told)(error) from error
+        raise (out_of_memory if is_out_of_memory(error) else _explain)(error) from error
 
 
 def _without_password(uri: str) -> str:
     return re.sub(r"(?<=://)[^/@]*@", "", uri)
 
 
-def _told(error: Exception) -> AstraError:
+def _explain(error: Exception) -> AstraError:
     database = sqlite_file(tracking_uri())
     if is_disk_full(error):
         return disk_full(error, database or Path.cwd())

@@ -141,7 +141,7 @@ def check_file(params: Params, path: Path, dev_path: Path | None = None) -> File
         made = PromptsFiles(folder=folder / "prompts")
         own = PromptsParams(data_seed=params.data_seed, prompts=prompts)
         summary = prepare_prompts(PromptsSetup.of(own), made)
-        gate, report, reasons = _validated(params, made.folder, folder)
+        gate, report, reasons = _validate(params, made.folder, folder)
     findings = tuple(_findings(prompts, reasons))
     num_dev = (
         0 if dev_path is None else sum(1 for _ in numbered_rows(dev_path, columns_of(prompts)))
@@ -159,7 +159,7 @@ def check_file(params: Params, path: Path, dev_path: Path | None = None) -> File
     )
 
 
-def _validated(
+def _validate(
     params: Params, prompts: Path, folder: Path
 ) -> tuple[str, dict[str, Any], dict[str, list[str]]]:
     """Why the gate would stop, the report, and the reasons for each rejected prompt."""

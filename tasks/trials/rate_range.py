@@ -99,7 +99,7 @@ def run_rate_range(
     with libraries_to(Path(os.devnull)), TemporaryDirectory() as scratch:
         own = sections_for(TrainingParams, params)
         outcomes: list[Outcome] = []
-        for outcome in _tried(own, files, Path(scratch), rates=rates):
+        for outcome in _try_rates(own, files, Path(scratch), rates=rates):
             if not as_json:
                 say(outcome.line() if outcomes else f"{_HEADER}\n{outcome.line()}")
             outcomes.append(outcome)
@@ -109,7 +109,7 @@ def run_rate_range(
     return found
 
 
-def _tried(
+def _try_rates(
     params: TrainingParams, files: TrainingFiles, scratch: Path, *, rates: Sequence[float]
 ) -> Iterator[Outcome]:
     """The outcome of the untrained attacker, then of each rate."""

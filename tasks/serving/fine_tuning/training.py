@@ -59,13 +59,13 @@ def run_job(folder: Path, job_id: str) -> str:
         with job_lock(store.job_folder(job_id)) as is_ours:
             job = store.job(job_id)
             if is_ours and store.move(job_id, "running"):
-                _trained(store, job)
+                _train(store, job)
             return store.job(job_id).status
     finally:
         store.close()
 
 
-def _trained(store: JobStore, job: Job) -> None:
+def _train(store: JobStore, job: Job) -> None:
     """Trains, or says why not; a user's mistake is the job's error, without a traceback."""
     if job.starts >= MAX_STARTS:
         words = f"its worker ended {job.starts} times without a new step; worker.log says why"

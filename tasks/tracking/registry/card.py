@@ -84,15 +84,15 @@ def belief_lines(evaluation: EvaluationRecord) -> list[str]:
             f"The judge flags {note.sensitivity.spelled()} of bad and passes "
             f"{note.specificity.spelled()} of harmless replies, of {note.num_rows} labelled ones."
         )
-        lines += _told(evaluation, "corrected_attempt_success_rate", "Share of bad replies")
-        lines += _told(
+        lines += _rate_line(evaluation, "corrected_attempt_success_rate", "Share of bad replies")
+        lines += _rate_line(
             evaluation,
             "corrected_attack_success_rate",
             "Attack success corrected for its errors",
             lift=belief.corrected_lift,
         )
     if belief.second_judge is not None:
-        lines += _told(
+        lines += _rate_line(
             evaluation,
             "confirmed_attack_success_rate",
             f"Attack success that `{belief.second_judge}` confirms",
@@ -108,7 +108,7 @@ def belief_lines(evaluation: EvaluationRecord) -> list[str]:
     return lines
 
 
-def _told(
+def _rate_line(
     evaluation: EvaluationRecord, name: str, label: str, *, lift: Interval | None = None
 ) -> list[str]:
     """A rate of both attackers as a sentence; none for a record that lacks it."""

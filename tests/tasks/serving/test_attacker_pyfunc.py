@@ -282,7 +282,7 @@ def test_reasoning_is_left_out_of_what_is_served(pyfunc, chat_folder):
     own._context_ids("why", 5)
     for text in ("<think>well</think>so", "<think>well", "so"):
         ids = trained.model.encode(text)
-        assert trained.thought(ids).text == own._heard(list(ids))
+        assert trained.thought(ids).text == own._text_of(list(ids))
 
 
 @each_row(
