@@ -70,15 +70,8 @@ def findings(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the attacks that succeeded in any run, masked; show, label, export or repeat them."""
-    from astra_core.errors import ConfigurationError
-    from tasks.findings.archive import read_archive
-    from tasks.findings.exports import check_export
-    from tasks.findings.labels import newest_label, read_labels, write_label
-    from tasks.findings.listing import Choosing, the_one
-    from tasks.machine.console import say
-
     words = words or []
-    asked = {
+    is_asked = {
         LABEL: words[:1] == [LABEL],
         "--minimise": minimise is not None,
         "ID": bool(words),
@@ -86,41 +79,78 @@ def findings(
         "--export": export is not None,
         "as a list": True,
     }
-    _refuse_others(context, next(name for name, is_asked in asked.items() if is_asked))
-    labels = read_labels()
-    if words[:1] == [LABEL]:
-        _, wanted, label = _three(words)
-        one = the_one(read_archive(), wanted)
-        write_label(one.finding_id, label, by=by)
-        say(f"{one.finding_id} is {label} by {by}")
-        return
-    if minimise is not None:
-        one = the_one(read_archive(), minimise)
+    doing = next(name for name, is_it in is_asked.items() if is_it)
+    _refuse_others(context, doing)
+    if doing == LABEL:
+        _label(words, by)
+    elif minimise is not None:
+        one = _find(minimise)
         _show(_minimise(one, _replayer(assignments or [], against), calls), None, reveal, as_json)
-        return
-    if words:
-        one = the_one(read_archive(), _one(words))
-        _show(one, newest_label(one, labels), reveal, as_json)
-        return
-    choosing = Choosing(category, min_score, target, _keys_of(version))
-    chosen = read_archive(choose=choosing.of)
-    if not as_suite and export is None:
-        _list(chosen, labels, count=count, reveal=reveal, as_json=as_json)
-        if choosing == Choosing() and not as_json:
-            _tell_left_of_rate(chosen, labels)
-        return
+    elif words:
+        _show_one(_find(_one(words)), reveal=reveal, as_json=as_json)
+    else:
+        choosing = (category, min_score, target, version)
+        chosen = _choose(*choosing)
+        if doing == "as a list":
+            is_all = choosing == (None, 0, None, None)
+            _list(chosen, count=count, reveal=reveal, as_json=as_json, is_all=is_all)
+            return
+        name, place, level = _export_to(export, to, detail, as_suite=as_suite)
+        if not chosen:
+            from astra_core.errors import ConfigurationError
+
+            msg = "the options must choose findings, got none; 'astra findings' lists all"
+            raise ConfigurationError(msg)
+        if as_suite:
+            _repeat(chosen, _replayer(assignments or [], against), name, place, level)
+        else:
+            _write(chosen, name, place, level)
+
+
+def _find(wanted: str) -> "ArchivedFinding":
+    from tasks.findings.archive import read_archive
+    from tasks.findings.listing import the_one
+
+    return the_one(read_archive(), wanted)
+
+
+def _label(words: Sequence[str], by: str | None) -> None:
+    from tasks.findings.labels import write_label
+    from tasks.machine.console import say
+
+    _, wanted, label = _three(words)
+    one = _find(wanted)
+    write_label(one.finding_id, label, by=by)
+    say(f"{one.finding_id} is {label} by {by}")
+
+
+def _show_one(one: "ArchivedFinding", *, reveal: bool, as_json: bool) -> None:
+    from tasks.findings.labels import newest_label, read_labels
+
+    _show(one, newest_label(one, read_labels()), reveal, as_json)
+
+
+def _choose(
+    category: str | None, min_score: float, target: str | None, version: str | None
+) -> "list[ArchivedFinding]":
+    from tasks.findings.archive import read_archive
+    from tasks.findings.listing import Choosing
+
+    return read_archive(choose=Choosing(category, min_score, target, _keys_of(version)).of)
+
+
+def _export_to(
+    export: str | None, to: Path | None, detail: str, *, as_suite: bool
+) -> "tuple[str, Path, Detail]":
+    from tasks.findings.exports import check_export
+
     if not as_suite and to is None:
+        from astra_core.errors import ConfigurationError
+
         msg = "--export must have a file to write, got none; add --to PATH"
         raise ConfigurationError(msg)
     name = export or "junit"
-    place, level = check_export(name, to, detail)
-    if not chosen:
-        msg = "the options must choose findings, got none; 'astra findings' lists all"
-        raise ConfigurationError(msg)
-    if as_suite:
-        _repeat(chosen, _replayer(assignments or [], against), name, place, level)
-        return
-    _write(chosen, name, place, level)
+    return name, *check_export(name, to, detail)
 
 
 def _refuse_others(context: typer.Context, doing: str) -> None:
@@ -247,17 +277,13 @@ def _record(one: "ArchivedFinding", label: "FindingLabel | None") -> dict[str, A
 
 
 def _list(
-    chosen: Sequence["ArchivedFinding"],
-    labels: "dict[str, FindingLabel]",
-    *,
-    count: int,
-    reveal: bool,
-    as_json: bool,
+    chosen: Sequence["ArchivedFinding"], *, count: int, reveal: bool, as_json: bool, is_all: bool
 ) -> None:
-    from tasks.findings.labels import held_share, newest_label
+    from tasks.findings.labels import held_share, newest_label, read_labels
     from tasks.findings.listing import line_of, shown
     from tasks.machine.console import say
 
+    labels = read_labels()
     told = [shown(each, "full" if reveal else "masked") for each in chosen[:count]]
     if as_json:
         rows = [_record(each, newest_label(each, labels)) for each in told]
@@ -270,6 +296,8 @@ def _list(
     held, number = held_share(chosen, labels)
     if number:
         say(f"{number} labelled: {held.spelled('.1%')} confirmed")
+    if is_all:
+        _tell_left_of_rate(chosen, labels)
 
 
 def _tell_left_of_rate(
