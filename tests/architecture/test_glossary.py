@@ -15,8 +15,29 @@ SOURCE = ("astra_core", "astra_parts", "tasks", "flows")
 PACKAGES = (*SOURCE, "benchmarks", "plugins")
 # Words that are used here as everywhere in the field, so that they need no row.
 STANDARD = {
-    *("activation", "builtin", "cache", "distribution", "head", "kl", "mask", "model"),
-    *("optimizer", "option", "schedule", "timeout", "validation"),
+    *(
+        "activation",
+        "attention",
+        "builtin",
+        "cache",
+        "compilation",
+        "distribution",
+        "early",
+        "head",
+    ),
+    *(
+        "kl",
+        "layer",
+        "linear",
+        "mask",
+        "model",
+        "norm",
+        "optimizer",
+        "option",
+        "product",
+        "registration",
+    ),
+    *("rounding", "schedule", "stopping", "timeout", "tracking", "validation", "value"),
 }
 
 
@@ -38,7 +59,11 @@ def test_an_engine_word_of_the_performance_page_has_a_row():
     page = _words(_without_figures_and_code(prose(ROOT / "docs/studies/performance.md")))
     rows = [_words(term) for term in _terms(GLOSSARY.read_text("utf-8"))]
     spoken = {name for name in _engine_names() if name in page}
-    missing = [name for name in spoken if not any(name in row for row in rows)]
+    missing = [
+        name
+        for name in spoken
+        if not set(name.split()) <= STANDARD and not any(name in row for row in rows)
+    ]
 
     assert {" plan ", " machine ", " split product "} <= spoken
     assert [] == sorted(missing)
