@@ -72,28 +72,24 @@ def status(tests):
     return "Y" if all(known) else "P" if any(known) else "N"
 
 
-def table():
-    """The rows as a list of each guide in Markdown, below a line that counts them."""
-    found = shown()
-    rows = {number: [each for each in found if each.number == number] for number in range(1, 89)}
+def lines(*, is_whole):
+    """How many rows work, then those that do not wholly, or all of them, by guide."""
+    every = shown()
+    rows = {number: [each for each in every if each.number == number] for number in range(1, 89)}
     found = {number: status(tests) for number, tests in rows.items()}
     counts = {letter: sum(own == letter for own in found.values()) for letter in "YPN"}
-    lines = [
-        f"{counts['Y']} work (Y), {counts['P']} work in part (P), {counts['N']} do not yet (N)."
-    ]
+    yield f"{counts['Y']} work (Y), {counts['P']} work in part (P), {counts['N']} do not yet (N)."
     for number, tests in rows.items():
-        if number - 1 in {0, *GUIDES.values()}:
-            lines += ["", f"**{tests[0].guide}**", ""]
         title = next(each.title for each in tests if each.title)
         told = "; ".join([found[number], *sorted({own.missing for own in tests if own.missing})])
-        lines.append(f"{number}. {title}{'' if told == 'Y' else f' ({told})'}")
-    return "\n".join(lines)
+        if is_whole or told != "Y":
+            yield f"- {tests[0].guide} {number}: {title} ({told})"
 
 
 def rendered(page):
     """The page with the table of today's tests."""
     begin, end = map(re.escape, MARKS)
-    whole = f"{MARKS[0]}\n{table()}\n{MARKS[1]}"
+    whole = f"{MARKS[0]}\n{chr(10).join(lines(is_whole=False))}\n{MARKS[1]}"
     return re.sub(f"{begin}.*?{end}", lambda _: whole, page, flags=re.DOTALL)
 
 
