@@ -7,49 +7,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from astra_core.algorithm import Algorithm
+    from astra_core.algorithm import Algorithm as Algorithm
     from astra_core.config import (
-        EvaluationConfiguration,
-        SystemConfiguration,
-        TrainingConfiguration,
+        EvaluationConfiguration as EvaluationConfiguration,
+        SystemConfiguration as SystemConfiguration,
+        TrainingConfiguration as TrainingConfiguration,
     )
-    from astra_core.errors import AstraError
-    from astra_core.evaluator import Evaluator
-    from astra_core.models.language_model import LanguageModel
-    from astra_core.reward import Reward
-    from astra_core.rollout import Graph, Node, Prompt
-    from astra_core.sampler import Sampler
-    from astra_core.samplers.tree import TreeSampler
-    from astra_core.scorer import Scorer
-    from astra_core.system import System
-    from astra_core.training.checkpoint import CheckpointStore
-    from astra_core.training.harness import Harness
-    from astra_core.training.progress import StepReport
-    from astra_core.training.trainer import Trainer
+    from astra_core.errors import AstraError as AstraError
+    from astra_core.evaluator import Evaluator as Evaluator
+    from astra_core.models.language_model import LanguageModel as LanguageModel
+    from astra_core.reward import Reward as Reward
+    from astra_core.rollout import Graph as Graph, Node as Node, Prompt as Prompt
+    from astra_core.sampler import Sampler as Sampler
+    from astra_core.samplers.tree import TreeSampler as TreeSampler
+    from astra_core.scorer import Scorer as Scorer
+    from astra_core.system import System as System
+    from astra_core.training.checkpoint import CheckpointStore as CheckpointStore
+    from astra_core.training.harness import Harness as Harness
+    from astra_core.training.progress import StepReport as StepReport
+    from astra_core.training.trainer import Trainer as Trainer
 
 __version__ = "0.2.0"
-__all__ = [
-    "Algorithm",
-    "AstraError",
-    "CheckpointStore",
-    "EvaluationConfiguration",
-    "Evaluator",
-    "Graph",
-    "Harness",
-    "LanguageModel",
-    "Node",
-    "Prompt",
-    "Reward",
-    "Sampler",
-    "Scorer",
-    "StepReport",
-    "System",
-    "SystemConfiguration",
-    "Trainer",
-    "TrainingConfiguration",
-    "TreeSampler",
-    "__version__",
-]
 
 _PUBLIC = {
     "Algorithm": "astra_core.algorithm",

@@ -2,8 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Protocol
 

@@ -9,59 +9,35 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from astra_core.settings.agents import AgentConfiguration, AgentName, check_roles
-from astra_core.settings.attacker import AttackerConfiguration, check_slots
+from astra_core.settings.agents import (
+    AgentConfiguration as AgentConfiguration,
+    AgentName,
+    check_roles,
+)
+from astra_core.settings.attacker import AttackerConfiguration as AttackerConfiguration, check_slots
 from astra_core.settings.sections import (
-    Choice,
-    Count,
-    NonNegative,
-    Pause,
-    Positive,
-    Probability,
-    Seconds,
-    Section,
+    Choice as Choice,
+    Count as Count,
+    NonNegative as NonNegative,
+    Pause as Pause,
+    Positive as Positive,
+    Probability as Probability,
+    Seconds as Seconds,
+    Section as Section,
 )
 from astra_core.settings.sizes import MOST_NEW_TOKENS, MOST_TURNS
 from astra_core.settings.training import (
-    AgentTraining,
-    AlgorithmChoice,
-    CheckpointConfiguration,
-    EarlyStopping,
-    KLConfiguration,
-    LoraConfiguration,
-    Part,
-    Shuffle,
-    StalenessConfiguration,
-    TrainingConfiguration,
+    AgentTraining as AgentTraining,
+    AlgorithmChoice as AlgorithmChoice,
+    CheckpointConfiguration as CheckpointConfiguration,
+    EarlyStopping as EarlyStopping,
+    KLConfiguration as KLConfiguration,
+    LoraConfiguration as LoraConfiguration,
+    Part as Part,
+    Shuffle as Shuffle,
+    StalenessConfiguration as StalenessConfiguration,
+    TrainingConfiguration as TrainingConfiguration,
 )
-
-__all__ = [
-    "AgentConfiguration",
-    "AgentTraining",
-    "AlgorithmChoice",
-    "AttackerConfiguration",
-    "CheckpointConfiguration",
-    "Choice",
-    "Count",
-    "EarlyStopping",
-    "EvaluationConfiguration",
-    "GenerationConfiguration",
-    "KLConfiguration",
-    "LoraConfiguration",
-    "MachineConfiguration",
-    "NonNegative",
-    "Part",
-    "Pause",
-    "Positive",
-    "Probability",
-    "RolloutsConfiguration",
-    "Seconds",
-    "Section",
-    "Shuffle",
-    "StalenessConfiguration",
-    "SystemConfiguration",
-    "TrainingConfiguration",
-]
 
 
 class GenerationConfiguration(Section):

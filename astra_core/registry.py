@@ -8,8 +8,7 @@ entries are text, so that naming a plug-in imports nothing else.
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping, Set as AbstractSet
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any

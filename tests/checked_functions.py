@@ -19,16 +19,23 @@ def read_cases(name: str, **entries: object) -> list[dict[str, Any]]:
     return kept
 
 
+def offered(package: ModuleType) -> set[str]:
+    """The names that a package offers, its own modules aside."""
+    names = vars(package).items()
+    return {
+        name for name, own in names if not (name.startswith("_") or isinstance(own, ModuleType))
+    }
+
+
 def checked_functions(package: ModuleType) -> dict[str, Callable[..., Any]]:
     """The functions that a package offers, each with a check of what it is given."""
     from beartype import beartype
     from jaxtyping import jaxtyped
 
-    own = {name: getattr(package, name) for name in package.__all__}
     return {
         name: jaxtyped(function, typechecker=beartype)
-        for name, function in own.items()
-        if isinstance(function, FunctionType)
+        for name, function in vars(package).items()
+        if name in offered(package) and isinstance(function, FunctionType)
     }
 
 

@@ -5,8 +5,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from astra_core.settings.agents import AgentTraining, Part
-from astra_core.settings.kl import KLConfiguration
+from astra_core.settings.agents import AgentTraining as AgentTraining, Part as Part
+from astra_core.settings.kl import KLConfiguration as KLConfiguration
 from astra_core.settings.sections import (
     Choice,
     Count,
@@ -15,20 +15,7 @@ from astra_core.settings.sections import (
     Section,
     refuse_unread,
 )
-from astra_core.settings.staleness import StalenessConfiguration
-
-__all__ = [
-    "AgentTraining",
-    "AlgorithmChoice",
-    "CheckpointConfiguration",
-    "EarlyStopping",
-    "KLConfiguration",
-    "LoraConfiguration",
-    "Part",
-    "Shuffle",
-    "StalenessConfiguration",
-    "TrainingConfiguration",
-]
+from astra_core.settings.staleness import StalenessConfiguration as StalenessConfiguration
 
 
 class EarlyStopping(Section):

@@ -5,8 +5,7 @@ by reward: the expectation of the random draws in neural interactive proofs. A r
 path from the first turn to a last one; its reward is the sum over its turns.
 """
 
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from typing import ClassVar, Literal
 
 import torch

@@ -32,19 +32,12 @@ from astra_core.rollout import Graph
 from astra_core.system import System
 from astra_parts.algorithms.functional import Aggregation, aggregate
 from astra_parts.algorithms.kl_penalty import KLOptions, KLPenalty
-from astra_parts.algorithms.policy_batch import AdvantageStep, PolicyBatch, PolicyStep, collated
-
-__all__ = [
-    "PolicyBatch",
-    "PolicyGradient",
-    "PolicyOptions",
-    "PolicyStep",
-    "RatioLevel",
-    "Surrogate",
-    "log_ratios",
-    "mean_of",
-    "policy_loss",
-]
+from astra_parts.algorithms.policy_batch import (
+    AdvantageStep,
+    PolicyBatch as PolicyBatch,
+    PolicyStep as PolicyStep,
+    collated,
+)
 
 RatioLevel = Literal["token", "sequence", "sequence_mean"]
 """Of which an importance ratio is taken: a token, a whole probe, or its geometric mean."""

@@ -4,8 +4,7 @@ Williams, Machine Learning 8 (1992), 229-256. The return of a probe is the rewar
 The simplest policy gradient; it needs no siblings.
 """
 
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from typing import ClassVar, Literal
 
 import torch

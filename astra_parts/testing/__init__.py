@@ -11,46 +11,24 @@ as in params.yaml; a broken contract is an ``AssertionError`` that says how:
         check_scorer(MyScorer, words=["rude"])
 """
 
-from astra_parts.testing.contracts.algorithm import check_algorithm
-from astra_parts.testing.contracts.executor import check_executor
-from astra_parts.testing.contracts.judge import check_judge
-from astra_parts.testing.contracts.optimizer import check_optimizer
-from astra_parts.testing.contracts.reward import check_reward
-from astra_parts.testing.contracts.sampler import check_sampler
-from astra_parts.testing.contracts.schedule import check_schedule
-from astra_parts.testing.contracts.scorer import check_scorer
-from astra_parts.testing.contracts.target import check_target
-from astra_parts.testing.contracts.term import check_term
-from astra_parts.testing.contracts.trainer import check_trainer
-from astra_parts.testing.sinks import check_sink
+from astra_parts.testing.contracts.algorithm import check_algorithm as check_algorithm
+from astra_parts.testing.contracts.executor import check_executor as check_executor
+from astra_parts.testing.contracts.judge import check_judge as check_judge
+from astra_parts.testing.contracts.optimizer import check_optimizer as check_optimizer
+from astra_parts.testing.contracts.reward import check_reward as check_reward
+from astra_parts.testing.contracts.sampler import check_sampler as check_sampler
+from astra_parts.testing.contracts.schedule import check_schedule as check_schedule
+from astra_parts.testing.contracts.scorer import check_scorer as check_scorer
+from astra_parts.testing.contracts.target import check_target as check_target
+from astra_parts.testing.contracts.term import check_term as check_term
+from astra_parts.testing.contracts.trainer import check_trainer as check_trainer
+from astra_parts.testing.sinks import check_sink as check_sink
 from astra_parts.testing.tiny import (
-    WORDS,
-    tiny_agents,
-    tiny_graph,
-    tiny_language_model,
-    tiny_node,
-    tiny_prompts,
-    tiny_system,
+    WORDS as WORDS,
+    tiny_agents as tiny_agents,
+    tiny_graph as tiny_graph,
+    tiny_language_model as tiny_language_model,
+    tiny_node as tiny_node,
+    tiny_prompts as tiny_prompts,
+    tiny_system as tiny_system,
 )
-
-__all__ = [
-    "WORDS",
-    "check_algorithm",
-    "check_executor",
-    "check_judge",
-    "check_optimizer",
-    "check_reward",
-    "check_sampler",
-    "check_schedule",
-    "check_scorer",
-    "check_sink",
-    "check_target",
-    "check_term",
-    "check_trainer",
-    "tiny_agents",
-    "tiny_graph",
-    "tiny_language_model",
-    "tiny_node",
-    "tiny_prompts",
-    "tiny_system",
-]

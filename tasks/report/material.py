@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import DataError
-from tasks.figures.turns import FILE as TURNS
-from tasks.figures.turns import TurnRecord
+from tasks.figures.turns import FILE as TURNS, TurnRecord
 from tasks.records.evaluation import EvaluationRecord, read_evaluation
 from tasks.records.reports import read_record, read_report
 from tasks.records.training import TrainingRecord

@@ -3,8 +3,7 @@ import unicodedata
 from itertools import pairwise
 
 from each_row import each_row
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from astra_core.errors import ConfigurationError
 from astra_core.redaction import DOT, masked, visible

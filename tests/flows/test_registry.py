@@ -1,8 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from registry_project import enter_project
-from registry_project import receipt as left
+from registry_project import enter_project, receipt as left
 
 from astra_core.files import write_json
 from flows.registry import ANOTHER, alias_versions, is_registered, why_unregistered

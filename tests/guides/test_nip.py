@@ -9,8 +9,7 @@ import torch
 from guide_scripts import preset, sampler_of, weights_of
 from hostile_jobs import HostileJobs
 from job_service import Worker, app_of, served, service_in
-from tiny_training import configured
-from tiny_training import sampler_of as tiny_sampler_of
+from tiny_training import configured, sampler_of as tiny_sampler_of
 
 from astra_core import System, Trainer, TrainingConfiguration
 from astra_core.config import Count, Section

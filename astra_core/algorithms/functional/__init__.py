@@ -11,60 +11,36 @@ reward that is NaN or infinite, and ``ConfigurationError`` for a number outside 
 """
 
 from astra_core.algorithms.functional.credit import (
-    Backup,
-    backed_up_rewards,
-    preference_pairs,
-    sibling_groups,
-    visit_weights,
+    Backup as Backup,
+    backed_up_rewards as backed_up_rewards,
+    preference_pairs as preference_pairs,
+    sibling_groups as sibling_groups,
+    visit_weights as visit_weights,
 )
-from astra_core.algorithms.functional.groups import num_flat_groups
-from astra_core.algorithms.functional.kl import KLEstimator, kl_estimates
+from astra_core.algorithms.functional.groups import num_flat_groups as num_flat_groups
+from astra_core.algorithms.functional.kl import (
+    KLEstimator as KLEstimator,
+    kl_estimates as kl_estimates,
+)
 from astra_core.algorithms.functional.masking import (
-    MIN_SPREAD,
-    masked_count,
-    masked_mean,
-    masked_sum,
-    masked_variance,
-    masked_whiten,
+    MIN_SPREAD as MIN_SPREAD,
+    masked_count as masked_count,
+    masked_mean as masked_mean,
+    masked_sum as masked_sum,
+    masked_variance as masked_variance,
+    masked_whiten as masked_whiten,
 )
 from astra_core.algorithms.functional.off_policy import (
-    importance_ratios,
-    is_near_policy,
-    off_policy_weights,
+    importance_ratios as importance_ratios,
+    is_near_policy as is_near_policy,
+    off_policy_weights as off_policy_weights,
 )
 from astra_core.algorithms.functional.preference import (
-    Divergence,
-    PreferenceMetrics,
-    copied_pair_losses,
-    dpo_losses,
-    on_policy_weights,
-    preference_metrics,
-    sequence_log_ratios,
+    Divergence as Divergence,
+    PreferenceMetrics as PreferenceMetrics,
+    copied_pair_losses as copied_pair_losses,
+    dpo_losses as dpo_losses,
+    on_policy_weights as on_policy_weights,
+    preference_metrics as preference_metrics,
+    sequence_log_ratios as sequence_log_ratios,
 )
-
-__all__ = [
-    "MIN_SPREAD",
-    "Backup",
-    "Divergence",
-    "KLEstimator",
-    "PreferenceMetrics",
-    "backed_up_rewards",
-    "copied_pair_losses",
-    "dpo_losses",
-    "importance_ratios",
-    "is_near_policy",
-    "kl_estimates",
-    "masked_count",
-    "masked_mean",
-    "masked_sum",
-    "masked_variance",
-    "masked_whiten",
-    "num_flat_groups",
-    "off_policy_weights",
-    "on_policy_weights",
-    "preference_metrics",
-    "preference_pairs",
-    "sequence_log_ratios",
-    "sibling_groups",
-    "visit_weights",
-]

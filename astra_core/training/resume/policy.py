@@ -31,8 +31,7 @@ Between package versions, a patch or minor difference resumes; a major one is re
 """
 
 import re
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Set as AbstractSet
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path

@@ -10,8 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import Module
 
-from astra_core.agents import FOLDER as _AGENTS
-from astra_core.agents import own_folder, separate_models
+from astra_core.agents import FOLDER as _AGENTS, own_folder, separate_models
 from astra_core.algorithm import Algorithm, restore, tensors_by_name
 from astra_core.config import TrainingConfiguration
 from astra_core.errors import CheckpointError

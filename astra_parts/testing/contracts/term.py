@@ -1,8 +1,7 @@
 """The contract of a term of the reward ``terms``."""
 
 import math
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence, Set as AbstractSet
 from typing import Any
 
 from astra_core.reward import ALL_SIGNALS

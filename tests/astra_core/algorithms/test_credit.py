@@ -1,8 +1,7 @@
 import pytest
 import torch
 from each_row import each_row
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from astra_core.algorithms import functional as fn
 from astra_core.algorithms.credit import (

@@ -1,3 +1,5 @@
+from checked_functions import offered
+
 import astra_core.rollout
 from astra_core.rollout import graph, prompt, turn
 
@@ -10,4 +12,4 @@ def test_every_kind_of_part_is_imported_from_the_package():
         if getattr(own, "__module__", "") == module.__name__
     }
 
-    assert made | {"FinishReason", "Path"} == set(astra_core.rollout.__all__)
+    assert made | {"FinishReason", "Path"} == offered(astra_core.rollout)

@@ -8,8 +8,7 @@ from each_row import each_row
 
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import RolloutError, ScorerError, TargetError
-from astra_core.judge import Exchange, Judgement
-from astra_core.judge import Judge as ExchangeJudge
+from astra_core.judge import Exchange, Judge as ExchangeJudge, Judgement
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.scoring import ProbeInConversation, overlaps, scored_answers, verdicts
 from astra_core.samplers.tree import TreeSampler

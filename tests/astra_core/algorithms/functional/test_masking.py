@@ -3,8 +3,7 @@ import math
 import pytest
 import torch
 from each_row import each_row
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from astra_core.algorithms import functional as fn
 

@@ -2,8 +2,7 @@
 
 import torch
 from each_row import each_row
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from astra_core.engine.trees.packing import packed_rows
 

@@ -3,8 +3,7 @@
 import pytest
 import torch
 from each_row import each_row
-from hypothesis import HealthCheck, assume, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, example, given, settings, strategies as st
 from tiny_architectures import tiny_model
 
 from astra_core.engine import attention

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from each_row import each_row, wide_but
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tiny_agents import agents_config, agents_trainer, weights
 from tiny_training import assert_same_state, choice, configured, trainer_of, weights_of
 

@@ -4,8 +4,7 @@ from inspect import unwrap
 import pytest
 import torch
 from each_row import each_row
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from astra_core.errors import ConfigurationError, ShapeError
 from astra_parts.algorithms import functional as fn

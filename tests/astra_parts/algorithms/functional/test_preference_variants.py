@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 from each_row import each_row
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from astra_core.algorithms import functional as core
 from astra_core.errors import ConfigurationError
