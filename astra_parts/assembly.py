@@ -26,7 +26,7 @@ from astra_core.registry import build, resolve
 from astra_core.rollout import Graph, Prompt
 from astra_core.sampler import Sampler
 from astra_core.system import System
-from astra_parts.executors.shared import executor_of
+from astra_parts.executors.scoring import executor_of
 
 if TYPE_CHECKING:
     # Imported late: stages that only roll out or evaluate must not depend on the training code.

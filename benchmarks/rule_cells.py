@@ -14,8 +14,8 @@ from astra_core.config import Choice, SystemConfiguration
 from astra_core.conversation import Conversation, Message
 from astra_core.evaluator import Evaluation, Evaluator
 from astra_core.files import file_digest, folder_digest, record_digest
+from astra_core.metrics.diversity import words
 from astra_core.metrics.statistics import Interval, paired_gain
-from astra_core.metrics.words import words
 from astra_core.registry import build
 from astra_core.rollout import Prompt
 from astra_core.seeding import derive_key

@@ -13,7 +13,7 @@ from astra_core.models.chat_format import ChatFormat, Ids, Rendering, Thought
 from astra_core.models.control_tokens import is_broken
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.marked_template import mark, marked_turns, render, spoken_ids, turn_end
-from astra_core.rollout.slots import fill_slots
+from astra_core.rollout.prompt import fill_slots
 
 
 class TemplateFormat(ChatFormat):

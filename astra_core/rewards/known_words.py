@@ -7,7 +7,7 @@ import regex
 from tokenizers.decoders import ByteLevel
 
 from astra_core.config import Section
-from astra_core.metrics.words import UNSPACED, UNSPACED_WORD, run_of
+from astra_core.metrics.diversity import UNSPACED, UNSPACED_WORD, run_of
 from astra_core.rollout import Prompt
 from astra_core.system import System
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from astra_core.metrics.words import words
+from astra_core.metrics.diversity import words
 
 
 class NoveltyMemory:

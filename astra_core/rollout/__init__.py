@@ -4,7 +4,13 @@ Text is derived from ids for people and scorers, and is never tokenised again fo
 """
 
 from astra_core.rollout.graph import Graph as Graph, by_prompt as by_prompt
-from astra_core.rollout.prompt import Prompt as Prompt, prompts_of as prompts_of, runs_of as runs_of
+from astra_core.rollout.prompt import (
+    Prompt as Prompt,
+    columns_in as columns_in,
+    fill_slots as fill_slots,
+    prompts_of as prompts_of,
+    runs_of as runs_of,
+)
 from astra_core.rollout.turn import (
     Context as Context,
     Failure as Failure,

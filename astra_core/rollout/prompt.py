@@ -1,10 +1,11 @@
-"""Prompts: what opens a conversation, and the independent runs of each."""
+"""Prompts, the slots that their values fill, and the independent runs of each."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from astra_core.errors import ConfigurationError
+from astra_core.errors import ConfigurationError, DataError
 from astra_core.rollout.metadata import Metadata, Scalar, prompt_id_of
 
 
@@ -48,3 +49,39 @@ def prompts_of(given: Sequence[Prompt | str]) -> tuple[Prompt, ...]:
 def runs_of(prompts: Sequence[Prompt], count: int) -> tuple[Prompt, ...]:
     """Each prompt ``count`` times, once for each of its runs, the runs of a prompt together."""
     return tuple(replace(prompt, run_id=run_id) for prompt in prompts for run_id in range(count))
+
+
+# Other braces stay as they are, since a system prompt may hold code or JSON.
+_SLOT = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}")
+
+
+def columns_in(text: str) -> frozenset[str]:
+    """The columns that a text names in braces; ``{{name}}`` is the text ``{name}``.
+
+    >>> sorted(columns_in('The code of {owner} is {secret}, {{owner}} is none, nor {"a": 1}.'))
+    ['owner', 'secret']
+    """
+    return frozenset(column for _, column in _SLOT.findall(text) if column)
+
+
+def fill_slots(text: str, prompt: Prompt, *, spelled: Callable[[str], str] = str) -> str:
+    """The text with the prompt's own values in its slots.
+
+    Raises DataError if the prompt has no value in a column that is named.
+    """
+
+    def value_of(slot: re.Match[str]) -> str:
+        literal, column = slot.groups()
+        if literal:
+            return f"{{{literal}}}"
+        value = prompt.metadata.get(column)
+        if value is None:
+            msg = (
+                f"prompt {prompt.prompt_id} must have a value in the column '{column}', which "
+                f"system.target.options.system_prompt names, got none; fill it in your file, draw "
+                f"it with prompts.drawn_columns, or write {{{{{column}}}}} for a text in braces"
+            )
+            raise DataError(msg)
+        return spelled(str(value))
+
+    return _SLOT.sub(value_of, text)

@@ -12,7 +12,7 @@ from astra_core.rollout import Graph, Node, Prompt
 from astra_core.system import System
 from astra_parts.algorithms.functional import tree_gae
 from astra_parts.algorithms.value_head import ValueHead
-from astra_parts.samplers.retelling import conversation_of
+from astra_parts.samplers.rewording import conversation_of
 
 
 @dataclass(frozen=True, slots=True)

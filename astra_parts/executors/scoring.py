@@ -11,7 +11,6 @@ from astra_core.files import record_digest
 from astra_core.judge import Exchange, Judge, Judgement, as_judge, checked_judgements
 from astra_core.registry import build
 from astra_core.scorer import Scorer, checked_scores, version_of
-from astra_parts.executors.shared import executor_of
 
 
 @dataclass(frozen=True)
@@ -82,3 +81,17 @@ class Scoring:
 
 def _judgements(judge: Scorer | Judge, exchanges: Sequence[Exchange]) -> list[Judgement]:
     return checked_judgements(as_judge(judge), exchanges)
+
+
+_executors: dict[str, Executor] = {}
+
+
+def executor_of(choice: Choice) -> Executor:
+    """The executor that a choice names; an equal choice gives the same one, with its workers.
+
+    Raises ConfigurationError if it cannot be built.
+    """
+    key = record_digest(choice.model_dump(mode="json"))
+    if key not in _executors:
+        _executors[key] = build("executor", choice)
+    return _executors[key]

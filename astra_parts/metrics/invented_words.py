@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from astra_core.metrics.words import words
+from astra_core.metrics.diversity import words
 from astra_core.rollout import Graph, Node
 
 

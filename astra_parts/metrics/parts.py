@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_core.metrics.words import WORD_OR_MARK
+from astra_core.metrics.diversity import WORD_OR_MARK
 
 Part = frozenset[str]
 SHARED = 0.9

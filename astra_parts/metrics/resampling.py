@@ -1,9 +1,12 @@
-"""Resamples of a table whose rows are seed prompts: the unit that is drawn is the whole row."""
+"""Resamples of a table whose rows are seed prompts, each drawn whole; what tries are worth a gain."""
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_core.errors import ShapeError
+from astra_core.metrics.statistics import Interval
 from astra_core.seeding import derive_key, generator
 
 # Resamples drawn at a time, which limits memory to this number times the number of prompts.
@@ -44,3 +47,35 @@ def ends_of(
         return np.nan, np.nan
     tail = (1.0 - confidence) / 2.0
     return float(np.nanquantile(lows, tail)), float(np.nanquantile(highs, 1.0 - tail))
+
+
+def equivalent_tries(
+    trained: Sequence[float],
+    untrained: Sequence[float],
+    *,
+    num_resamples: int,
+    confidence: float,
+    seed: int,
+) -> Interval:
+    """How many independent untrained rollouts of a prompt succeed as often as a trained one.
+
+    ``ln(1 - trained) / ln(1 - untrained)``, with its percentile interval over prompts. It takes all
+    prompts as equally hard; where they differ, more tries are needed. A rate of 0 or 1 counts as
+    half a prompt more or less.
+
+    Args:
+        trained: Success rate of each prompt; NaN is left out.
+    """
+    table = np.column_stack([trained, untrained]).astype(np.float64)
+    table = table[~np.isnan(table).any(axis=1)]
+    if not len(table):
+        return Interval(np.nan, np.nan, np.nan)
+    drawn = _tries(resampled_means(table, num_resamples=num_resamples, seed=seed), len(table))
+    value = float(_tries(table.mean(axis=0, keepdims=True), len(table))[0])
+    return Interval(value, *ends_of(drawn, drawn, confidence=confidence))
+
+
+def _tries(rates: NDArray[np.float64], num_prompts: int) -> NDArray[np.float64]:
+    half = 0.5 / num_prompts
+    missed = np.log1p(-np.clip(rates, half, 1.0 - half))
+    return np.asarray(missed[:, 0] / missed[:, 1])

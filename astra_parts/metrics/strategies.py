@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_core.metrics.diversity import ngrams
-from astra_core.metrics.words import words
+from astra_core.metrics.diversity import ngrams, words
 from astra_core.rollout import Graph, Node
 from astra_core.seeding import derive_key, generator
 from astra_parts.metrics.counterfactual import Ask, parts_of

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import BudgetError, TargetError
-from astra_core.rollout import Failure, Graph, Path, Prompt
+from astra_core.rollout import Failure, Graph, Node, Path, Prompt
 from astra_core.samplers.scoring import ProbeInConversation, scored_answers
 from astra_core.seeding import derive_key
 from astra_core.system import System
 from astra_core.target import Outcome
+from astra_core.targets.causal_lm import CausalLM
 from astra_parts.metrics.counterfactual import Ask, Question
 from astra_parts.metrics.strategies import hits_of
-from astra_parts.samplers.retelling import conversation_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +135,27 @@ def _keys(moment: Moment, text: str, numbers: Iterable[int], *, seed: int) -> li
     prompt = moment.before.prompt
     name = ("strategies", prompt.prompt_id, prompt.run_id, moment.path, text)
     return [derive_key(seed, *name, number) for number in numbers]
+
+
+def conversation_of(prompt: Prompt, turns: Sequence[Node], system: System) -> Conversation:
+    """The conversation up to the end of the last of these turns, with the ids as sampled.
+
+    Args:
+        turns: The turns from the root on; each continued with its first reply.
+    """
+    found = Conversation(prompt)
+    for turn, node in enumerate(turns):
+        spoken = system.player(turn).format
+        heard = spoken.thought(node.probe_ids)
+        probe = Message("user", heard.text, heard.visible_ids, spoken.model.vocabulary)
+        found = found.said(probe, _answered(node, system))
+    return found
+
+
+def _answered(node: Node, system: System) -> Message:
+    text, target = node.response_texts[0], system.target
+    if not (node.response_ids and isinstance(target, CausalLM)):
+        return Message("assistant", text)
+    ids = node.response_ids[0]
+    thinking = target.format.thought(ids).thinking
+    return Message("assistant", text, ids, target.vocabulary, thinking)

@@ -11,7 +11,7 @@ from astra_core.config import GenerationConfiguration
 from astra_core.conversation import Conversation
 from astra_core.errors.exception_text import excerpt, shortened
 from astra_core.redaction import masked
-from astra_core.rollout.slots import fill_slots
+from astra_core.rollout.prompt import fill_slots
 from astra_parts.targets.calls import CallError, about_tokens
 from astra_parts.targets.kept import MOST_TOKENS, Kept
 

@@ -16,7 +16,7 @@ from astra_parts.metrics.invented_words import InventedWords
 from astra_parts.metrics.strategies import Strategies, strategies_of, strategy_metrics
 from tasks.figures.bandit import with_bandit
 from tasks.figures.belief import Believer
-from tasks.figures.target_use import target_figures, target_note
+from tasks.figures.prompt_rows import target_figures, target_note
 from tasks.findings.archive import ARCHIVE, EVALUATION, Origin, keep_findings
 from tasks.pipeline.setup import SystemParams
 from tasks.pipeline.stage import Dep, Metric, Out

@@ -1,13 +1,17 @@
-"""Rows of an evaluation's table, one per prompt; they hold no text."""
+"""Rows of an evaluation by prompt, without text, and what the target was used for."""
 
+import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from astra_core.config import SystemConfiguration
+from astra_core.registry import find
 from astra_parts.metrics.invented_words import InventedWords
 from tasks.records.evaluation import CONFIRMED, NONWORDS
 
 if TYPE_CHECKING:
     from astra_core.evaluator import Evaluation
+    from astra_core.target import Target
 
 STRATEGIES = "hit_strategies"
 """The column with the strategy of each hit, numbered within the attacker."""
@@ -35,3 +39,30 @@ def prompt_rows(
         return rows
     confirmed = zip(rows, evaluation.confirmed, strict=True)
     return [row | {CONFIRMED: rate} for row, rate in confirmed]
+
+
+def target_note(system: SystemConfiguration) -> dict[str, str] | None:
+    """Digest and name of a target without weights here; None for one with weights."""
+    from astra_core.target import Surroundings
+
+    found = find("target", system.target)
+    if found.plugin.has_weights:
+        return None
+    target: Target = found.build(surroundings=Surroundings(system))
+    return {"digest": target.digest(), "name": target.spelled() or found.name}
+
+
+def target_figures(target: "Target", found: "Evaluation") -> dict[str, float]:
+    """Figures of the target's account as ``target_...``; none for a local target.
+
+    If its calls have a price, ``target_cost_per_success`` is among them: NaN without a success.
+    """
+    used = target.figures()
+    figures = {f"target_{name}": value for name, value in used.items()}
+    if "cost" in used:
+        successes = sum(
+            outcome.success_rate * sum(1 for _ in graph.paths())
+            for outcome, graph in zip(found.outcomes, found.graphs, strict=True)
+        )
+        figures["target_cost_per_success"] = used["cost"] / successes if successes else math.nan
+    return figures

@@ -5,7 +5,7 @@ from typing import Any
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from astra_core.registry import find
-from astra_core.rollout.slots import columns_in
+from astra_core.rollout.prompt import columns_in
 from tasks.params.prompts import PromptsConfiguration
 from tasks.params.schema import Params
 

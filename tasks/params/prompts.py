@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from astra_core.config import Count, Section
 from astra_core.rollout.metadata import CONTEXT
-from astra_parts.judges.code_words import CODE_WORDS
+from astra_parts.judges.secret import CODE_WORDS
 
 FIRST_DUEL, FOLLOWING_DUELS = 357, 398
 """Test prompts with which a duel sees a gain of 10 points in four of five cases, by the rules that

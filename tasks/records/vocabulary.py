@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from astra_core.metrics.words import words
+from astra_core.metrics.diversity import words
 from tasks.expectations.languages import languages_of
 from tasks.records.prompt_table import SPLITS
 from tasks.records.prompts import read_prompts

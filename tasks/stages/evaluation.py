@@ -10,7 +10,7 @@ from astra_core.metrics.statistics import paired_gain
 from astra_core.rollout import Prompt
 from astra_parts.metrics.categories import CATEGORY, category_labels
 from astra_parts.metrics.invented_words import InventedWords
-from astra_parts.metrics.tries import equivalent_tries
+from astra_parts.metrics.resampling import equivalent_tries
 from tasks.figures.category_table import category_rates, with_categories
 from tasks.figures.examination import (
     EvaluationFiles,

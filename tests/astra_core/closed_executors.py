@@ -1,6 +1,6 @@
 """Ends the workers of all executors of this process, between tests."""
 
-from astra_parts.executors.shared import _executors
+from astra_parts.executors.scoring import _executors
 
 
 def close_executors() -> None:

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from astra_core.metrics.words import words
+from astra_core.metrics.diversity import words
 from astra_core.rewards import diversity
 from astra_core.rewards.diversity import rarities
 

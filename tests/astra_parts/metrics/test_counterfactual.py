@@ -7,7 +7,7 @@ import pytest
 from each_row import each_row
 from metrics.test_parts import FRAME, NOUNS, TEN, TOPICS, TWENTY_FOUR, filled
 
-from astra_core.metrics.words import words
+from astra_core.metrics.diversity import words
 from astra_parts.metrics.counterfactual import parts_of
 from astra_parts.metrics.parts import shared_parts
 

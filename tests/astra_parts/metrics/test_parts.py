@@ -5,7 +5,7 @@ from itertools import islice, product
 
 from each_row import each_row
 
-from astra_core.metrics.words import words
+from astra_core.metrics.diversity import words
 from astra_parts.metrics.parts import names_of, only, pieces_of, shared_parts, smallest
 from tasks.builtin.dialogue import PROVOCATIONS, say
 from tasks.builtin.words import TOPICS as TALK

@@ -1,10 +1,14 @@
 from dataclasses import replace
 
+from each_row import each_row
 from scripted_system import system_against
+from tiny_chats import OPENED, PROMPTS, chat_config, chat_system
 
 from astra_core.errors import TargetError
+from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Failure, Prompt, Replies
-from astra_parts.samplers.rewording import asking, first_replies
+from astra_core.samplers.tree import TreeSampler
+from astra_parts.samplers.rewording import asking, conversation_of, first_replies
 from astra_parts.testing import tiny_graph, tiny_node
 
 RULE = {"when": "why", "turn": 2, "say": ["so bad"]}
@@ -59,3 +63,27 @@ def test_a_text_said_first_gets_the_reply_itself_or_none_where_the_call_failed(m
     monkeypatch.setattr(type(system.target), "respond", lambda *_, **__: failed)
 
     assert [None, None] == first_replies(system, questions, seed=0)
+
+
+@each_row(
+    "settings",
+    [{}, {"template": OPENED}, {"format": "separator"}, {"attacker": {"format": "separator"}}],
+)
+def test_a_turn_has_read_what_was_said_before_it(settings):
+    config = chat_config(attacker=settings.get("attacker"))
+    own = {name: value for name, value in settings.items() if name != "attacker"}
+    system = chat_system(config=config, **own)
+    sampler = TreeSampler(
+        TreeSampler.Options(tree_width=1, tree_depth=3, num_responses=1),
+        system=system,
+        prompts=PROMPTS,
+        reward=AdversarialReward(AdversarialReward.Options()),
+        seed=2,
+    )
+    for graph in sampler.roll_out(PROMPTS[:1], iteration=0):
+        (turns,) = graph.paths()
+        for count, node in enumerate(turns):
+            talk = conversation_of(graph.prompt, turns[:count], system)
+            (context,) = system.player(count).contexts([talk], 450)
+
+            assert node.context == context

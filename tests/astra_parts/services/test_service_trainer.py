@@ -10,7 +10,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.registry import build
 from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.team import build_algorithm
-from astra_parts.executors.shared import executor_of
+from astra_parts.executors.scoring import executor_of
 from astra_parts.services.service_trainer import ServiceTrainer
 from astra_parts.testing import tiny_system
 

@@ -1,11 +1,14 @@
+import math
 from dataclasses import replace
 
-from astra_core.config import EvaluationConfiguration
+import pytest
+
+from astra_core.config import Choice, EvaluationConfiguration, SystemConfiguration
 from astra_core.evaluator import Evaluator
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_parts.metrics.invented_words import InventedWords
 from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts
-from tasks.figures.prompt_rows import ASKED, STRATEGIES, prompt_rows
+from tasks.figures.prompt_rows import ASKED, STRATEGIES, prompt_rows, target_figures, target_note
 
 
 def graph(*texts, score=0.9):
@@ -37,3 +40,49 @@ def test_a_row_has_the_outcome_and_the_strategies_of_its_hits_and_no_text():
     assert {True} == {row[ASKED] for row in rows}
     assert {"attacker"} == {row["role"] for row in rows}
     assert "listen" not in str(rows)
+
+
+class Used:
+    """What of a target is asked here."""
+
+    def __init__(self, **figures):
+        self.used = figures
+
+    def figures(self):
+        return self.used
+
+
+@pytest.fixture
+def examined():
+    evaluator = Evaluator(
+        EvaluationConfiguration(num_resamples=10),
+        prompts=tiny_prompts(1),
+        reward=AdversarialReward(AdversarialReward.Options()),
+        seed=0,
+    )
+    two, one = tiny_graph(tiny_node(0.9), tiny_node(0.8)), tiny_graph(tiny_node(0.1))
+    return lambda: evaluator.judged([two, one])
+
+
+def test_the_cost_of_a_success_is_the_cost_of_all_calls_by_the_successes(examined):
+    assert {"target_calls": 5.0, "target_cost": 3.0, "target_cost_per_success": 1.5} == (
+        target_figures(Used(calls=5.0, cost=3.0), examined())
+    )
+
+
+def test_without_a_success_it_has_no_cost_and_without_a_price_none_is_reported(examined):
+    found = examined()
+    none = [replace(each, success_rate=0.0) for each in found.outcomes]
+    figures = target_figures(Used(cost=3.0), replace(found, outcomes=tuple(none)))
+
+    assert math.isnan(figures["target_cost_per_success"])
+    assert {"target_calls": 5.0} == target_figures(Used(calls=5.0), found)
+    assert {} == target_figures(Used(), found)
+
+
+def test_only_a_target_without_weights_is_noted():
+    scripted = SystemConfiguration(target=Choice(name="scripted"))
+
+    assert target_note(SystemConfiguration()) is None
+    assert "scripted" == target_note(scripted)["name"]
+    assert 64 == len(target_note(scripted)["digest"])
