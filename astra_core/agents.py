@@ -82,8 +82,7 @@ def load_agents(
 ) -> tuple[Agent, ...]:
     """The agents of ``config.roles``, in the order of their first turns.
 
-    Args:
-        is_trained: True if they will be trained.
+    ``is_trained``: true if they will be trained.
 
     Raises ConfigurationError if an instruction leaves no room, or a tokenizer differs.
     """

@@ -87,9 +87,8 @@ class Algorithm(Plugin):
     ) -> None:
         """Checks that a sampler of these options can serve this algorithm.
 
-        Args:
-            gives: What the sampler's class declares, ``runs`` if each prompt has several, and
-                ``shared_tokenizer`` unless attacker and target are known to differ in it.
+        ``gives``: what the sampler's class declares, ``runs`` if each prompt has several, and
+        ``shared_tokenizer`` unless attacker and target are known to differ in it.
 
         Raises ConfigurationError if it cannot; the message names what is missing.
         """
@@ -155,8 +154,7 @@ def refuse_single_children(subject: str, sampler_options: Section) -> None:
 def off_policy(options: Section, probe: GenerationConfiguration) -> str:
     """A line about probes that are not samples of the attacker's own probabilities; or empty.
 
-    Args:
-        options: Of the algorithm; only a policy gradient takes probes for such samples.
+    ``options``: of the algorithm; only a policy gradient takes probes for such samples.
     """
     given = probe.model_dump(include=set(_SAMPLED_BY), exclude_defaults=True)
     if not given or not getattr(options, "is_policy_gradient", False):

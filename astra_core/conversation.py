@@ -40,9 +40,8 @@ class Message:
 class Conversation:
     """A seed prompt and the messages since, oldest first.
 
-    Attributes:
-        messages: Attacker and target in turn. Neither the target's system prompt nor the seed
-            prompt is among them: the format of each side decides what it reads of those.
+    ``messages``: attacker and target in turn. Neither the target's system prompt nor the seed
+    prompt is among them: the format of each side decides what it reads of those.
     """
 
     prompt: Prompt

@@ -98,8 +98,7 @@ class Crew:
     def work(self, sampler: Any, *, is_grown: bool = False) -> RollingWork:
         """The sampler as workers build it, from its class and its options.
 
-        Args:
-            is_grown: True if it only grows trees, for which it needs neither reward nor prompts.
+        ``is_grown``: true if it only grows trees, for which it needs neither reward nor prompts.
         """
         return RollingWork(
             self.load,

@@ -123,9 +123,8 @@ class Evaluator:
     def evaluate(self, system: System, *, ranks: Ranks | None = None) -> Evaluation:
         """The evaluation of the system's attacker as it is now.
 
-        Args:
-            ranks: The processes that share the prompts, all of which get the whole evaluation;
-                None for this one alone.
+        ``ranks``: the processes that share the prompts, all of which get the whole evaluation; None
+        for this one alone.
 
         Raises BudgetError if what the target may cost is spent, in whichever process.
         """

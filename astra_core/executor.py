@@ -26,8 +26,7 @@ _SHOW: ContextVar[Show | None] = ContextVar("show", default=None)
 class Weights:
     """The weights of a model that have changed since its folder was written.
 
-    Attributes:
-        version: Names them; a worker with another version refuses to work.
+    ``version``: names them; a worker with another version refuses to work.
     """
 
     version: str
@@ -51,8 +50,7 @@ class Work(ABC):
     def prepare(self, kept: dict[str, Any]) -> Any:
         """The things that ``do`` needs, loaded once per worker.
 
-        Args:
-            kept: Objects that works of this worker share; empty at first.
+        ``kept``: objects that works of this worker share; empty at first.
         """
 
     def renew(self, prepared: Any, data: bytes) -> None:  # noqa: B027  # most have no weights
@@ -83,8 +81,7 @@ class Executor(Plugin):
         If a worker dies, another one does its shard again. An error of the work itself is raised
         unchanged, and no further shard is begun.
 
-        Args:
-            weights: Those to work with; None for those that ``work`` prepares.
+        ``weights``: those to work with; None for those that ``work`` prepares.
 
         Raises LostProcessError if too many workers died, or none is left.
         """

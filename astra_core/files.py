@@ -108,8 +108,7 @@ def flush_to_disk(path: Path) -> None:
 def draft_of(path: Path, *, is_shared: bool = False) -> Iterator[Path]:
     """Yields an empty file beside ``path``; it becomes ``path`` after a clean exit.
 
-    Args:
-        is_shared: True for a file without attacks, such as dvc.yaml, which others may read.
+    ``is_shared``: true for a file without attacks, such as dvc.yaml, which others may read.
 
     Raises DiskFullError if the disk is full; names it and the file.
     """

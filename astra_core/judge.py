@@ -20,8 +20,7 @@ from astra_core.scorer import Scorer, checked_scores, is_score
 class Exchange:
     """The exchange that a judge reads.
 
-    Attributes:
-        conversation: The conversation before the probe; it knows the goal.
+    ``conversation``: the conversation before the probe; it knows the goal.
     """
 
     conversation: Conversation
@@ -106,9 +105,8 @@ def as_judge(plugin: Scorer | Judge) -> Judge:
 def checked_judgements(judge: Judge, exchanges: Sequence[Exchange]) -> list[Judgement]:
     """The judge's judgements: for each exchange a score in [0, 1], or why there is none.
 
-    Raises:
-        ScorerError: The judge could not be reached, or gave something else.
-        PluginError: The judge failed.
+    Raises ScorerError if the judge could not be reached, or gave something else; PluginError if the
+    judge failed.
     """
     if isinstance(judge, TextJudge):
         return judge.judge(exchanges)

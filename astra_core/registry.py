@@ -204,9 +204,8 @@ class Found:
 def find(kind: str, choice: Choice) -> Found:
     """The plug-in that a choice names, and its options.
 
-    Raises:
-        ConfigurationError: The plug-in is unknown, or an option is unknown or out of range.
-        PluginError: The plug-in's own check failed.
+    Raises ConfigurationError if the plug-in is unknown, or an option is unknown or out of range;
+    PluginError if the plug-in's own check failed.
     """
     plugin = resolve(kind, choice.name)
     options: type[Section] = getattr(plugin, "Options", NoOptions)

@@ -116,18 +116,16 @@ class Sampler(Plugin):
     def refuse_many_failures(self, graphs: Sequence[Graph]) -> None:
         """Checks that enough of the turns did not fail.
 
-        Raises:
-            RolloutError: More failed than ``rollouts.max_failed_fraction`` allows.
-            DataError: More are unjudged than ``system.max_unjudged_fraction`` allows.
+        Raises RolloutError if more failed than ``rollouts.max_failed_fraction`` allows, DataError
+        if more are unjudged than ``system.max_unjudged_fraction`` allows.
         """
         self.refuse_losses(losses(graphs))
 
     def refuse_losses(self, lost: Losses) -> None:
         """Raises unless few enough turns failed, and enough of the replies were judged.
 
-        Raises:
-            RolloutError: More failed than ``rollouts.max_failed_fraction`` allows.
-            DataError: More are unjudged than ``system.max_unjudged_fraction`` allows.
+        Raises RolloutError if more failed than ``rollouts.max_failed_fraction`` allows, DataError
+        if more are unjudged than ``system.max_unjudged_fraction`` allows.
         """
         if not self._is_whole:
             return
@@ -182,9 +180,8 @@ class Sampler(Plugin):
 def rolled_out(sampler: Sampler, prompts: Sequence[Prompt], *, iteration: int) -> list[Graph]:
     """The rollouts of the sampler, or of the System's crew: one graph per prompt, in order.
 
-    Raises:
-        PluginError: It failed, or gave something else.
-        LostProcessError: Too many workers died.
+    Raises PluginError if it failed, or gave something else; LostProcessError if too many workers
+    died.
     """
     crew = sampler.system.crew
     with plugin_call("sampler", sampler, "roll_out"):
@@ -216,14 +213,11 @@ def rolled_out_in_pieces(
 ) -> Iterator[list[Graph]]:
     """The graphs of ``rolled_out``, some prompts at a time; failures are counted over all.
 
-    Args:
-        at_once: Prompts in a piece. A multiple of ``machine.prompts_per_shard`` gives the same
-            graphs as one piece.
+    ``at_once``: prompts in a piece. A multiple of ``machine.prompts_per_shard`` gives the same
+    graphs as one piece.
 
-    Raises:
-        RolloutError: More turns failed than may, so far.
-        PluginError: The sampler failed, or gave something else.
-        LostProcessError: Too many workers died.
+    Raises RolloutError if more turns failed than may, so far; PluginError if the sampler failed, or
+    gave something else; LostProcessError if too many workers died.
     """
     lost = Losses()
     for start in range(0, len(prompts), at_once):

@@ -51,9 +51,8 @@ class Scorer(Plugin):
 def checked_scores(scorer: Scorer, texts: Sequence[str]) -> list[float]:
     """The scorer's scores of the texts, one number in [0, 1] for each.
 
-    Raises:
-        ScorerError: The scorer could not be reached, or gave something else.
-        PluginError: The scorer failed.
+    Raises ScorerError if the scorer could not be reached, or gave something else; PluginError if
+    the scorer failed.
     """
     with plugin_call("scorer", scorer, "score"):
         given: Any = scorer.score(texts)

@@ -50,8 +50,7 @@ class Reply:
 class Usage:
     """The cost of an answer.
 
-    Attributes:
-        seconds: Seconds waited for it.
+    ``seconds``: seconds waited for it.
     """
 
     calls: int = 0
@@ -158,8 +157,7 @@ class Target(Plugin):
         The same conversation and key give the same reply, whatever else is asked for, as far as the
         target is deterministic. A failed call affects only its own conversation.
 
-        Args:
-            tokens_per_batch: Bounds the memory of one pass of a local model.
+        ``tokens_per_batch``: bounds the memory of one pass of a local model.
 
         Raises TargetError if no call can be made at all, so all of these turns have failed.
         """

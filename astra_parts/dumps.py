@@ -23,8 +23,7 @@ from astra_parts.arguments import LineParser, not_negative
 class DumpDifference:
     """How two dumps differ.
 
-    Attributes:
-        name: The tensor; in the order batch, gradient, weight.
+    ``name``: the tensor; in the order batch, gradient, weight.
     """
 
     name: str

@@ -17,13 +17,10 @@ def second_scores(
 
     A turn that failed has none.
 
-    Args:
-        trees_at_once: Trees whose exchanges are judged as one batch; 0 takes all.
+    ``trees_at_once``: trees whose exchanges are judged as one batch; 0 takes all.
 
-    Raises:
-        ScorerError: The judge could not be reached, or gave something that is not a judgement.
-        DataError: It judged none of the replies.
-        PluginError: It failed.
+    Raises ScorerError if the judge could not be reached, or gave something that is not a judgement;
+    DataError if it judged none of the replies; PluginError if it failed.
     """
     asked = [list(exchanges_of(graph)) for graph in graphs]
     count = trees_at_once or max(len(asked), 1)

@@ -23,8 +23,7 @@ _LEDGER = "written.jsonl"
 class SinkRun:
     """The run whose figures a sink records.
 
-    Attributes:
-        key: The run's name; the same for every try of it.
+    ``key``: the run's name; the same for every try of it.
     """
 
     key: str

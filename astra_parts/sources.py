@@ -26,8 +26,7 @@ _STANDARD, _INSTALLED = (
 class _Source:
     """A file of code.
 
-    Attributes:
-        package: The installed package that the plug-in is a part of; empty for none.
+    ``package``: the installed package that the plug-in is a part of; empty for none.
     """
 
     file: Path

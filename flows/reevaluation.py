@@ -27,13 +27,11 @@ from tasks.promotion.reevaluation import FOLDER, NAME, Reevaluation
 def champion_reevaluation(seed: int | None = None, file: Path | None = None) -> State[Any]:
     """Completed with the outcome, or Skipped while there is no champion.
 
-    Args:
-        seed: The seed of the fresh prompts; by default the day the run was scheduled for, as
-            20261121, so that a run repeated on another day uses the same prompts.
+    ``seed``: the seed of the fresh prompts; by default the day the run was scheduled for, as
+    20261121, so that a run repeated on another day uses the same prompts.
 
-    Raises:
-        ConfigurationError: params.yaml cannot be used; nothing has run.
-        StageError: The evaluation failed; the message is its own.
+    Raises ConfigurationError if params.yaml cannot be used; nothing has run, StageError if the
+    evaluation failed; the message is its own.
     """
     params = usable_params()
     fresh_seed = scheduled_day() if seed is None else seed

@@ -90,9 +90,8 @@ def red_team_training(
     Returns:
         The decision, or None if none was asked for.
 
-    Raises:
-        ConfigurationError: params.yaml or the request cannot be used; nothing has run.
-        StageError: A stage failed; the message is the stage's own.
+    Raises ConfigurationError if params.yaml or the request cannot be used; nothing has run,
+    StageError if a stage failed; the message is the stage's own.
     """
     request = RunRequest(only=only, start=start, end=end, force=force)
     values = dict(overrides or {})

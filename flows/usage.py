@@ -20,8 +20,7 @@ Preset = Annotated[
 def usage_line(error: Exception, message: str, arguments: Sequence[str]) -> str:
     """The problem with a command line; typer names neither the option nor its value.
 
-    Args:
-        message: Its text; the help, which has many lines, stays unchanged.
+    ``message``: its text; the help, which has many lines, stays unchanged.
     """
     from astra_core.errors.exception_text import excerpt, shortened
 

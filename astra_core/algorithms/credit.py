@@ -79,8 +79,7 @@ def own_reward(node: Node) -> float:
 class Forest:
     """The turns of several graphs that did not fail, graph by graph and breadth first.
 
-    Attributes:
-        parents: Place of the turn before each; -1 for a first one.
+    ``parents``: place of the turn before each; -1 for a first one.
     """
 
     nodes: tuple[Node, ...]

@@ -8,8 +8,7 @@ from astra_core.errors import ConfigurationError
 def require_package(name: str, *, subject: str, extra: str, otherwise: str = "") -> None:
     """Checks that an optional package is installed.
 
-    Args:
-        otherwise: Another way out, if there is one.
+    ``otherwise``: another way out, if there is one.
 
     Raises ConfigurationError if it is not; the message says how to install it.
     """

@@ -20,8 +20,7 @@ _PARTS = ("evaluator", "store", "first_graphs", "world")
 def find_omission(kind: str, plugin: type[Any]) -> str:
     """What a class must do and does not, as the rest of a line; empty if nothing is missing.
 
-    Args:
-        kind: The kind of plug-in, such as ``trainer``.
+    ``kind``: the kind of plug-in, such as ``trainer``.
     """
     for given, other in _OTHER_HALF.items():
         if _is_overridden(plugin, given) and not _keeps(plugin, other, given):

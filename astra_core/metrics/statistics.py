@@ -62,9 +62,8 @@ def bootstrap_mean(
 ) -> Interval:
     """Mean over prompts and its percentile bootstrap interval.
 
-    Args:
-        values: One figure per prompt; a prompt is drawn whole, so its attempts stay together. NaN,
-            of a prompt whose replies nobody could judge, is left out; of nothing else, all is NaN.
+    ``values``: one figure per prompt; a prompt is drawn whole, so its attempts stay together. NaN,
+    of a prompt whose replies nobody could judge, is left out; of nothing else, all is NaN.
 
     Raises ShapeError if there is no value.
     """
@@ -106,8 +105,7 @@ def rate_interval(
     Resamples of nothing but zeros are zeros, so that no success in 32 prompts would have an
     interval of no width. There it is that of Clopper and Pearson (1934), with prompts as trials.
 
-    Args:
-        values: One rate per prompt, in [0, 1]; NaN is left out.
+    ``values``: one rate per prompt, in [0, 1]; NaN is left out.
 
     Raises ShapeError if there is no value.
     """

@@ -68,8 +68,7 @@ def attacker_format(
 ) -> ChatFormat:
     """The format that the configuration names for this model.
 
-    Args:
-        told: For the separator format: ids that are read before every conversation.
+    ``told``: for the separator format: ids that are read before every conversation.
     """
     if uses_template(model, config):
         return AttackerTemplate(model, config)

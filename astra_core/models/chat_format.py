@@ -64,8 +64,7 @@ class ChatFormat(ABC):
 class SeparatorFormat(ChatFormat):
     """Utterances with a separator after each, the tokenizer's first token before all.
 
-    Args:
-        told: An instruction that is read before every conversation instead of the first token.
+    ``told``: an instruction that is read before every conversation instead of the first token.
     """
 
     def __init__(self, model: LanguageModel, told: Ids = ()) -> None:

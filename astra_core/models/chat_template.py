@@ -33,8 +33,7 @@ def chat_text(
 ) -> str:
     """The messages as the template renders them.
 
-    Args:
-        messages: Each with its ``role`` and ``content``.
+    ``messages``: each with its ``role`` and ``content``.
 
     Raises:
         Exception: Whatever the template raises about these messages; ``refusal`` tells it.

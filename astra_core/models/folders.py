@@ -25,8 +25,7 @@ _PATTERNS = ["*.json", "*.safetensors", "*.model", "*.txt"]
 def model_folder(place: Path | str) -> Path:
     """The folder of a model; ``hub:owner/name@revision`` is fetched, or found in the hub's cache.
 
-    Args:
-        place: A Hugging Face folder, or the hub by name at a commit hash; a branch can move.
+    ``place``: a Hugging Face folder, or the hub by name at a commit hash; a branch can move.
 
     Raises ConfigurationError if there is no such folder, or the hub does not have it.
     """

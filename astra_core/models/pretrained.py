@@ -24,8 +24,7 @@ def load_pretrained(
 ) -> tuple[Any, Any]:
     """The model and the tokenizer of a Hugging Face folder; never asks the network.
 
-    Args:
-        device_map: How accelerate spreads them over devices; None leaves them on the CPU.
+    ``device_map``: how accelerate spreads them over devices; None leaves them on the CPU.
 
     Raises ConfigurationError if the folder does not hold a causal LM that transformers can load.
     """

@@ -11,8 +11,7 @@ from astra_core.settings.patterns import occurs
 def share_weights(model: Module, origin: Module, *, own: str, where: str) -> None:
     """Makes the model use the origin's weights, except those that it keeps for itself.
 
-    Args:
-        own: Regular expression; a weight with a name in which it is found is not shared.
+    ``own``: regular expression; a weight with a name in which it is found is not shared.
 
     Raises ConfigurationError if the expression is found in no name.
     """

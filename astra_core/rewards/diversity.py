@@ -30,8 +30,7 @@ def rarities(texts: Sequence[str], scores: Sequence[float], known: Container[str
     so inventing some gains nothing. A longer text is rarer; the likelihood of a probe is the
     counterweight.
 
-    Args:
-        scores: Of their replies, in [0, 1].
+    ``scores``: of their replies, in [0, 1].
 
     Source:
         Leinster and Cobbold, "Measuring diversity: the importance of species similarity", Ecology

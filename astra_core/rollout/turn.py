@@ -99,8 +99,7 @@ class Node:
 
     The properties give each value one name, like the columns of a rollouts file.
 
-    Attributes:
-        path: Child indices from the root, so ``(0, 2)`` is the third probe after the first turn.
+    ``path``: child indices from the root, so ``(0, 2)`` is the third probe after the first turn.
     """
 
     path: Path

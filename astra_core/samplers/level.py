@@ -93,8 +93,7 @@ class Level:
 class Responded:
     """The outcomes of the probes of a level; each attribute has one entry per probe.
 
-    Attributes:
-        waited_s: Seconds spent waiting for the scorer, in all.
+    ``waited_s``: seconds spent waiting for the scorer, in all.
     """
 
     outcomes: tuple[Outcome, ...]
@@ -129,9 +128,8 @@ def sample_probes(
 ) -> list[SampledProbe]:
     """``width`` probes at each place.
 
-    Args:
-        refills: How often the poor ones are sampled again, with random numbers of their own; see
-            ``poor_probes``. What is poor after the last time stays.
+    ``refills``: how often the poor ones are sampled again, with random numbers of their own; see
+    ``poor_probes``. What is poor after the last time stays.
     """
     paths = [[(*place.path, index) for index in range(width)] for place in places]
     asked = _sample(growth, list(zip(places, paths, strict=True)), role="probe")
@@ -153,9 +151,8 @@ def sample_probes(
 def poor_probes(asked: Sequence[SampledProbe], among: Sequence[int]) -> list[int]:
     """Which of these probes teach nothing: empty ones, cut ones, and repetitions of a sibling.
 
-    Args:
-        among: Indices that are looked at. The first of equal siblings among them is a repetition
-            only if a sibling outside says the same.
+    ``among``: indices that are looked at. The first of equal siblings among them is a repetition
+    only if a sibling outside says the same.
     """
     looked_at = {*among}
     said = {(id(own.place), _words(own)) for at, own in enumerate(asked) if at not in looked_at}

@@ -97,8 +97,7 @@ class TreeSampler(Sampler):
 def assemble(levels: Sequence[Level], widths: Sequence[int]) -> list[tuple[Node, ...]]:
     """The first turns of each tree, with everything that grew from them.
 
-    Args:
-        levels: The levels, first turns first; nothing grows below a failed turn.
+    ``levels``: the levels, first turns first; nothing grows below a failed turn.
     """
     groups: Iterator[tuple[Node, ...]] = iter(())
     for level, width in zip(reversed(levels), reversed(widths), strict=True):

@@ -26,8 +26,7 @@ def with_cache(plugin: Any, size: int) -> Any:
 class CachedScorer(Scorer):
     """A scorer that passes on only the texts that are not cached, each once, in one batch.
 
-    Args:
-        size: How many texts are cached; the least recently used is evicted first.
+    ``size``: how many texts are cached; the least recently used is evicted first.
     """
 
     def __init__(self, scorer: Scorer, size: int) -> None:
@@ -49,8 +48,7 @@ class CachedScorer(Scorer):
 class CachedJudge(Judge):
     """A judge that passes on only the exchanges that are not cached, each once, in one batch.
 
-    Args:
-        size: How many judgements are cached; the least recently used is evicted first.
+    ``size``: how many judgements are cached; the least recently used is evicted first.
     """
 
     def __init__(self, judge: Judge, size: int) -> None:

@@ -25,8 +25,7 @@ def check_pattern(name: str, pattern: str) -> None:
 def occurs(pattern: str, text: str, *, where: str, limit_s: float = LIMIT_S) -> bool:
     """Whether the expression is found in the text.
 
-    Args:
-        limit_s: Seconds after which it is given up.
+    ``limit_s``: seconds after which it is given up.
 
     Raises ConfigurationError if that took too long.
     """

@@ -120,8 +120,7 @@ class Section(BaseModel):
     def read(cls, record: Any, *, where: str) -> Self:
         """The section that a plain record (from YAML or JSON) describes.
 
-        Args:
-            where: The name of the section in an error, for example ``training``.
+        ``where``: the name of the section in an error, for example ``training``.
 
         Raises:
             ConfigurationError: A key is unknown or missing, or a value has the wrong type or range.

@@ -54,9 +54,8 @@ class CheckpointStore:
     def save(self, checkpoint: Checkpoint, *, world: World | None = None) -> Path:
         """Writes a checkpoint and removes folders that nothing refers to any more.
 
-        Args:
-            world: Those processes, which all call this; process 0 does all but write the others'
-                parts. None for one whose tensors are whole.
+        ``world``: those processes, which all call this; process 0 does all but write the others'
+        parts. None for one whose tensors are whole.
         """
         world, path = world or World(), self.folder / checkpoint.name
         if not world.is_first:
@@ -86,8 +85,7 @@ class CheckpointStore:
     def newest(self, *, is_whole: bool = False) -> Checkpoint | None:
         """The newest undamaged checkpoint; a damaged one is reported and the previous one is used.
 
-        Args:
-            is_whole: True skips a checkpoint whose last training step was cut short.
+        ``is_whole``: true skips a checkpoint whose last training step was cut short.
 
         Raises CheckpointError if there are checkpoints and every one is damaged.
         """
@@ -223,12 +221,10 @@ PARTS = "state"
 def write_tensors(tensors: Mapping[str, Tensor], folder: Path, *, world: World) -> None:
     """Writes them below a folder; with several processes each writes its part there.
 
-    Args:
-        tensors: By name. What is not divided is written by process 0 alone.
+    ``tensors``: by name. What is not divided is written by process 0 alone.
 
-    Raises:
-        CheckpointError: A process could not write its part.
-        LostProcessError: One crashed or is too slow.
+    Raises CheckpointError if a process could not write its part, LostProcessError if one crashed or
+    is too slow.
     """
     if world.size == 1:
         from safetensors.torch import save_file

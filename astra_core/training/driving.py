@@ -17,8 +17,7 @@ def drive(trainer: Trainer, hear: Callable[[StepReport], None]) -> None:
     evaluated; after it the last weights are evaluated, the state is saved and the best weights are
     loaded, as around the Trainer's own loop.
 
-    Args:
-        hear: Called with each update, once; before any checkpoint that has it.
+    ``hear``: called with each update, once; before any checkpoint that has it.
 
     Raises TrainingError if a custom ``train`` reported no update, or continued beyond the last
     training step.

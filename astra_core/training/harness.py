@@ -178,9 +178,8 @@ class Harness:
     ) -> Experience:
         """The experience of one iteration.
 
-        Args:
-            iteration: Determines the prompts and the random numbers; None takes the next, and the
-                Trainer that owns this harness then counts its training steps by itself.
+        ``iteration``: determines the prompts and the random numbers; None takes the next, and the
+        Trainer that owns this harness then counts its training steps by itself.
         """
         watcher = self.watcher
         if iteration is None:

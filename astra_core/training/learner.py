@@ -30,8 +30,7 @@ class Learner:
         lr_factor: Factor of the schedule's rates in each update; see ``training.kl``.
         metric: The figure of an evaluation that the schedule follows; None if it follows steps.
 
-    Args:
-        name: The agent's name; empty if there is only one attacker.
+    ``name``: the agent's name; empty if there is only one attacker.
     """
 
     def __init__(
@@ -272,8 +271,7 @@ def has_same_rates(config: TrainingConfiguration, *, training_steps: int, num_do
     the first step on. One that follows an evaluation may have used the shorter run's last one,
     which a longer run does not make.
 
-    Args:
-        num_done: Training steps that are done; the rate of the next one counts too.
+    ``num_done``: training steps that are done; the rate of the next one counts too.
 
     Raises PluginError if the schedule is a plug-in that failed.
     """

@@ -42,8 +42,7 @@ _LOG = logging.getLogger(__name__)
 class AgentStep:
     """A step of one agent's algorithm.
 
-    Attributes:
-        node: The turn that the step is about, if it names one.
+    ``node``: the turn that the step is about, if it names one.
     """
 
     agent: str
@@ -63,8 +62,7 @@ class AgentsBatch:
 class AgentsAlgorithm(Algorithm):
     """The configured algorithm once for each agent that learns.
 
-    Args:
-        training: Names the algorithm, and the agents that do not learn.
+    ``training``: names the algorithm, and the agents that do not learn.
     """
 
     def __init__(
@@ -180,8 +178,7 @@ class AgentsAlgorithm(Algorithm):
 def mask_others(graph: Graph, is_own: Callable[[Node], bool], origin: dict[int, Node]) -> Graph:
     """The graph with no trained token in other agents' turns.
 
-    Args:
-        origin: Filled with the original of each copied turn, by the copy's id.
+    ``origin``: filled with the original of each copied turn, by the copy's id.
     """
 
     def copied(node: Node) -> Node:

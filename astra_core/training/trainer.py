@@ -187,8 +187,7 @@ class Trainer:
     def dry_run(self, graphs: Sequence[Graph] | None = None) -> Trial:
         """One batch rolled out, read and differentiated, without changing any state.
 
-        Args:
-            graphs: Rollouts to learn from; None takes those that the training begins with.
+        ``graphs``: rollouts to learn from; None takes those that the training begins with.
 
         Raises TrainingError if the loss or a gradient is not finite, or there is nothing to learn.
         """

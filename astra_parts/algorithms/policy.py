@@ -66,8 +66,7 @@ Surrogate = Callable[
 class PolicyGradient:
     """What all policy gradients have in common, around the surrogate in which they differ.
 
-    Attributes:
-        entropy_coefficient: Of the bonus for an attacker that stays undecided; 0 computes none.
+    ``entropy_coefficient``: of the bonus for an attacker that stays undecided; 0 computes none.
     """
 
     system: System

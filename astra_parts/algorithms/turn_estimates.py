@@ -44,8 +44,7 @@ def turn_estimates(
 ) -> list[TurnEstimate]:
     """Every turn that can be learned from, graph by graph and breadth first.
 
-    Args:
-        account: What a turn earns at its end and what each token of its probe costs, reward units.
+    ``account``: what a turn earns at its end and what each token of its probe costs, reward units.
     """
     grown = forest(graphs)
     nodes = grown.nodes

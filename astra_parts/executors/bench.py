@@ -35,8 +35,7 @@ class Held:
 class Task:
     """One shard, with the work and the weights to use.
 
-    Attributes:
-        version: The version of its weights; empty for those it was prepared with.
+    ``version``: the version of its weights; empty for those it was prepared with.
     """
 
     key: str
@@ -54,8 +53,7 @@ class Bench:
 
     It holds the works of one holder at a time: the models of two might not fit.
 
-    Attributes:
-        version: The version of its weights; empty for those they were prepared with.
+    ``version``: the version of its weights; empty for those they were prepared with.
     """
 
     def __init__(self) -> None:

@@ -29,8 +29,7 @@ _GRACE_S = 2.0
 class _Worker:
     """A process, what it has been sent, and the call and task that it works on.
 
-    Attributes:
-        call: The number of the call of its present task; 0 while it is idle.
+    ``call``: the number of the call of its present task; 0 while it is idle.
     """
 
     process: BaseProcess

@@ -79,9 +79,8 @@ class EndpointJudge(Judge):
     def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
         """One judgement per exchange.
 
-        Raises:
-            ScorerError: The server is down or too busy.
-            BudgetError: The rest of its budget is too small for these exchanges.
+        Raises ScorerError if the server is down or too busy, BudgetError if the rest of its budget
+        is too small for these exchanges.
         """
         silent = [nothing_said(own.reply) for own in exchanges]
         asked = [own for own, empty in zip(exchanges, silent, strict=True) if empty is None]

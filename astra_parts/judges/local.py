@@ -49,8 +49,7 @@ class FolderOptions(Section):
 class LocalJudge(Judge):
     """A judge that is a model in a folder, loaded and frozen when the judge is built.
 
-    Args:
-        kind: The class of transformers that loads it, such as ``AutoModelForCausalLM``.
+    ``kind``: the class of transformers that loads it, such as ``AutoModelForCausalLM``.
     """
 
     options: FolderOptions
@@ -108,8 +107,7 @@ class LocalJudge(Judge):
     ) -> list[Judgement]:
         """One judgement per exchange, from rows of ids; none of one that is empty or too long.
 
-        Args:
-            judge: The judgements of ``options.batch_size`` rows at most, in order.
+        ``judge``: the judgements of ``options.batch_size`` rows at most, in order.
         """
         found: list[Judgement | None] = [nothing_said(own.reply) for own in exchanges]
         waiting = []

@@ -18,9 +18,8 @@ Pair = tuple[bool, bool]
 class Agreement:
     """How two judges agree.
 
-    Attributes:
-        kappa: Cohen's kappa: 1 is full agreement, 0 that of chance; NaN if both give one and the
-            same verdict to every reply.
+    ``kappa``: cohen's kappa: 1 is full agreement, 0 that of chance; NaN if both give one and the
+    same verdict to every reply.
     """
 
     raw: Interval
@@ -33,8 +32,7 @@ def agreement(
 ) -> Agreement:
     """Raw agreement and kappa with percentile intervals of a bootstrap over prompts.
 
-    Args:
-        pairs: For each prompt the verdicts on its replies; replies without both are left out.
+    ``pairs``: for each prompt the verdicts on its replies; replies without both are left out.
 
     Source:
         Cohen, Educational and Psychological Measurement 20 (1960), 37-46.

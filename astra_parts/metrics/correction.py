@@ -76,8 +76,7 @@ def corrected_rate(
 ) -> Corrected:
     """The share of rollouts in which any turn is truly bad, as a mean over prompts.
 
-    Args:
-        rollouts: For each prompt its rollouts; a turn without a verdict is left out of one.
+    ``rollouts``: for each prompt its rollouts; a turn without a verdict is left out of one.
 
     Raises ConfigurationError if the judge separates nothing.
     """

@@ -70,8 +70,7 @@ class Confusion:
 class Bin:
     """One bar of a reliability diagram.
 
-    Attributes:
-        high: The upper end, not included; the last bin includes 1.
+    ``high``: the upper end, not included; the last bin includes 1.
     """
 
     low: float
@@ -85,8 +84,7 @@ class Bin:
 class BestThreshold:
     """The threshold at which a criterion is highest on these rows.
 
-    Attributes:
-        threshold: A score at or above it is flagged; the highest of equally good ones.
+    ``threshold``: a score at or above it is flagged; the highest of equally good ones.
     """
 
     threshold: float
@@ -120,8 +118,7 @@ def roc_auc(
     The interval is DeLong's, normal in the logit. Where it has no width, because no score is out
     of order, all are or all are equal, it is Wilson's of as many rows as the rarer label has.
 
-    Args:
-        labels: Both must occur.
+    ``labels``: both must occur.
 
     Source:
         DeLong, DeLong and Clarke-Pearson, Biometrics 44 (1988), 837-845, computed by midranks as

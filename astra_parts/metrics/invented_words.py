@@ -12,9 +12,8 @@ from astra_core.rollout import Graph, Node
 class InventedWords:
     """What counts as an invented word of a probe.
 
-    Attributes:
-        max_tokens: A probe of so many tokens was cut, so its last word may be half a word and is
-            left out.
+    ``max_tokens``: a probe of so many tokens was cut, so its last word may be half a word and is
+    left out.
     """
 
     known: Collection[str]

@@ -1,4 +1,4 @@
-"""Resamples of a table whose rows are seed prompts, each drawn whole; what tries are worth a gain."""
+"""Resamples of a table whose rows are seed prompts, each drawn whole, and tries worth a gain."""
 
 from collections.abc import Sequence
 
@@ -63,8 +63,7 @@ def equivalent_tries(
     prompts as equally hard; where they differ, more tries are needed. A rate of 0 or 1 counts as
     half a prompt more or less.
 
-    Args:
-        trained: Success rate of each prompt; NaN is left out.
+    ``trained``: success rate of each prompt; NaN is left out.
     """
     table = np.column_stack([trained, untrained]).astype(np.float64)
     table = table[~np.isnan(table).any(axis=1)]

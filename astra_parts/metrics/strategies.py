@@ -55,8 +55,7 @@ def strategies_of(
 ) -> Strategies:
     """The strategies of the hits of these rollouts, numbered over all of them.
 
-    Args:
-        ask: Asks the target about hits, counted over all graphs; None asks nothing.
+    ``ask``: asks the target about hits, counted over all graphs; None asks nothing.
     """
     hits = [[node.probe_text for node in hits_of(graph, threshold)] for graph in graphs]
     texts = [text for own in hits for text in own]
@@ -116,8 +115,7 @@ def hit_metrics(
 ) -> dict[str, float]:
     """The figures of successful probes; see ``strategy_metrics``.
 
-    Args:
-        vocabulary: Words that are not masked; none masks no word.
+    ``vocabulary``: words that are not masked; none masks no word.
     """
     size = min(rarefied_to, len(hits))
     counts: dict[str, float] = {"num_hits": len(hits), "num_hits_compared": size}
@@ -172,8 +170,7 @@ def vendi_score(texts: Sequence[str], *, size: int, seed: int) -> float:
     The exponential of the entropy of the eigenvalues of K / size, where K holds the cosines between
     counts of words and word pairs; the mean over seeded draws without replacement.
 
-    Args:
-        texts: At least ``size``.
+    ``texts``: at least ``size``.
 
     Source:
         Friedman and Dieng, arXiv:2210.02410, definition 3.1.

@@ -19,8 +19,7 @@ def convert_gguf(file: Path, folder: Path) -> int:
 
     The folder has safetensors, the tokenizer and its chat template, as all that reads models takes.
 
-    Args:
-        file: The GGUF; of a quantised model, the rounding of its weights stays.
+    ``file``: the GGUF; of a quantised model, the rounding of its weights stays.
 
     Raises ConfigurationError if the file is no GGUF that transformers reads, the folder holds
     something, or the package gguf is not installed.

@@ -15,8 +15,7 @@ from astra_core.system import System
 class Turn:
     """A turn that was judged, and where its conversation began.
 
-    Attributes:
-        prompt: The prompt that opened it; its metadata may have a ``goal``.
+    ``prompt``: the prompt that opened it; its metadata may have a ``goal``.
     """
 
     prompt: Prompt

@@ -57,8 +57,7 @@ class Multiplier:
     def move(self, mean: float) -> None:
         """One step of dual ascent.
 
-        Args:
-            mean: Of the term, unweighted and not normalised, over the turns of an experience.
+        ``mean``: of the term, unweighted and not normalised, over the turns of an experience.
         """
         moved = self.weight + self._options.step_size * self.shortfall(mean)
         self.value.fill_(max(0.0, min(self._options.largest, moved)))

@@ -28,8 +28,7 @@ _UNSAMPLED = Utterance("", (), (), has_ended=True)
 class ConversationLines:
     """What is said in one conversation.
 
-    Attributes:
-        number: Its place among those of the same prompt, which decides its random numbers.
+    ``number``: its place among those of the same prompt, which decides its random numbers.
     """
 
     prompt: Prompt
@@ -101,8 +100,7 @@ def halved(
 ) -> BanditResult:
     """The best probes by successive halving.
 
-    Args:
-        threshold: A score at or above it is a success; the mean score tells equals apart.
+    ``threshold``: a score at or above it is a success; the mean score tells equals apart.
     """
     known = {text: list(own) for text, own in scores.items()}
 

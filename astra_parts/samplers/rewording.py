@@ -65,8 +65,7 @@ def asked_first(
 ) -> list[float]:
     """For each text the share of its replies that are successes, NaN if none was judged.
 
-    Args:
-        system: The System whose target and judge are asked; its attacker says nothing.
+    ``system``: the System whose target and judge are asked; its attacker says nothing.
     """
     said, keys = _opened(questions, num_replies, seed=seed)
     return [
@@ -80,9 +79,8 @@ def first_replies(
 ) -> list[str | None]:
     """The target's reply to each text, unjudged; None where the call failed.
 
-    Raises:
-        BudgetError: The rest of the budget does not cover them.
-        TargetError: No call can be made at all.
+    Raises BudgetError if the rest of the budget does not cover them, TargetError if no call can be
+    made at all.
     """
     said, keys = _opened(questions, 1, seed=seed)
     with system.remembering():
@@ -140,8 +138,7 @@ def _keys(moment: Moment, text: str, numbers: Iterable[int], *, seed: int) -> li
 def conversation_of(prompt: Prompt, turns: Sequence[Node], system: System) -> Conversation:
     """The conversation up to the end of the last of these turns, with the ids as sampled.
 
-    Args:
-        turns: The turns from the root on; each continued with its first reply.
+    ``turns``: the turns from the root on; each continued with its first reply.
     """
     found = Conversation(prompt)
     for turn, node in enumerate(turns):

@@ -76,9 +76,7 @@ def of_torch(
 ) -> LRScheduler:
     """The schedule of this name; a cosine without ``T_max`` ends after ``num_steps``.
 
-    Raises:
-        TypeError: An argument is missing or unknown.
-        ValueError: One is out of range.
+    Raises TypeError if an argument is missing or unknown, ValueError if one is out of range.
     """
     default = {"T_max": num_steps} if kind == "CosineAnnealingLR" else {}
     known = Milestones if kind == "MultiStepLR" else getattr(lr_scheduler, kind)

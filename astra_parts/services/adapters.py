@@ -73,9 +73,8 @@ def add_from(service: TrainingService, path: str, model: Any) -> None:
 def add_downloaded(model: Any, folder: Path) -> None:
     """Adds ``s · B A`` of every adapted matrix to the model's own.
 
-    Args:
-        folder: A folder with ``adapter_config.json`` and ``adapter_model.safetensors`` somewhere
-            below it, as PEFT writes them.
+    ``folder``: a folder with ``adapter_config.json`` and ``adapter_model.safetensors`` somewhere
+    below it, as PEFT writes them.
 
     Raises TrainingError if they are missing, have options that are unknown here, or adapt layers
     that the model does not have. The model is then unchanged.

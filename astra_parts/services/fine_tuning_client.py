@@ -149,9 +149,8 @@ class FineTuning:
     def _told(self, method: str, path: str, *, tries: int = 1, **parts: Any) -> dict[str, Any]:
         """The answer as a record.
 
-        Raises:
-            ServiceRefusal: The service refuses the content of the data.
-            TrainingError: There is no usable answer after all tries.
+        Raises ServiceRefusal if the service refuses the content of the data, TrainingError if there
+        is no usable answer after all tries.
         """
         for number in range(tries):
             if number:

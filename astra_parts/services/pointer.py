@@ -119,9 +119,8 @@ def speak_from(
 def bring(pointer: ServicePointer, model: LanguageModel) -> None:
     """Adds the weights at the service to those of the model.
 
-    Raises:
-        ConfigurationError: They adapt other weights than the model's.
-        TrainingError: The service does not give them.
+    Raises ConfigurationError if they adapt other weights than the model's, TrainingError if the
+    service does not give them.
     """
     pointer.check(model)
     add_from(pointer.service(), pointer.path, model.model)

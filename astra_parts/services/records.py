@@ -38,8 +38,7 @@ def record_of(
 ) -> Record | None:
     """The record of a sequence; None if no advantage of it is other than 0.
 
-    Args:
-        advantages: One for all trained tokens, or one for each trained token, in their order.
+    ``advantages``: one for all trained tokens, or one for each trained token, in their order.
     """
     own = list(advantages) * sum(map(bool, mask)) if len(advantages) == 1 else list(advantages)
     stream = iter(own)

@@ -43,8 +43,7 @@ def service_loss(algorithm: Algorithm) -> ServiceLoss:
 def loss_on_record(loss: ServiceLoss, record: Record, logprobs: Sequence[float]) -> float:
     """The part of a service's loss that a record adds.
 
-    Args:
-        logprobs: Of the record's targets under the weights that learn, nats.
+    ``logprobs``: of the record's targets under the weights that learn, nats.
     """
     now = torch.tensor(logprobs, dtype=torch.float64)
     before = torch.tensor(record.logprobs, dtype=torch.float64)

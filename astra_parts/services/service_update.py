@@ -21,8 +21,7 @@ def update_at(
 ) -> dict[str, Any]:
     """The fields of an ``Update`` but its tokens, as JSON.
 
-    Args:
-        batches: Of records; each is asked for when the one before is on its way.
+    ``batches``: of records; each is asked for when the one before is on its way.
     """
     start, records = time.perf_counter(), list[Record]()
 

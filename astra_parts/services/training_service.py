@@ -56,8 +56,7 @@ class Drawn:
 class Updated:
     """The result of an update.
 
-    Attributes:
-        logprobs: Log-probabilities of every record's targets before the update, nats.
+    ``logprobs``: log-probabilities of every record's targets before the update, nats.
     """
 
     logprobs: tuple[tuple[float, ...], ...]

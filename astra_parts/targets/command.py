@@ -71,9 +71,8 @@ class Command(CalledTarget):
     ) -> list[Outcome]:
         """One outcome per conversation, in order; see ``Target.respond``.
 
-        Raises:
-            BudgetError: The rest of the budget does not cover what must be asked.
-            ConfigurationError: The program cannot be started.
+        Raises BudgetError if the rest of the budget does not cover what must be asked,
+        ConfigurationError if the program cannot be started.
         """
         del tokens_per_batch
         # Computed once: a program that is edited meanwhile counts as another from the next level.
@@ -107,9 +106,8 @@ class Command(CalledTarget):
     def _ask(self, question: Question) -> Kept:
         """The reply of an idle program, or of a new one, to one line; one that fails is ended.
 
-        Raises:
-            CallError: The program gave no reply.
-            ConfigurationError: The program cannot be started.
+        Raises CallError if the program gave no reply, ConfigurationError if the program cannot be
+        started.
         """
         try:
             worker = self._idle.get_nowait()

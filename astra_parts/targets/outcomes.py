@@ -19,8 +19,7 @@ def asked_for_each(calls: Calls, questions: Sequence[Sequence[Question]]) -> lis
 class CalledTarget(Target):
     """A target whose replies are asked for one by one, kept, counted and limited.
 
-    Attributes:
-        calls: Makes the calls; set when the target is built.
+    ``calls``: makes the calls; set when the target is built.
     """
 
     calls: Calls

@@ -28,8 +28,7 @@ def said(
 ) -> list[dict[str, str]]:
     """The conversation as the messages of a chat.
 
-    Args:
-        system_prompt: The target's system prompt, with slots for columns; None for none.
+    ``system_prompt``: the target's system prompt, with slots for columns; None for none.
     """
     messages = [{"role": each.role, "content": each.text} for each in conversation.messages]
     if opens and messages:

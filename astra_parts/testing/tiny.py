@@ -179,8 +179,7 @@ def _tiny_probe(ids: tuple[int, ...], changes: dict[str, Any]) -> Probe:
 def tiny_graph(*children: Node, prompt: Prompt | None = None, iteration: int = 0) -> Graph:
     """The graph of these turns, for example ``tiny_graph(tiny_node(0.9), tiny_node(0.1))``.
 
-    Args:
-        children: The first turns; every turn below gets the path of its place.
+    ``children``: the first turns; every turn below gets the path of its place.
     """
     return Graph(prompt or tiny_prompts(1)[0], iteration, _placed(children, ()))
 

@@ -98,8 +98,7 @@ def requirement(version: str, source: Mapping[str, Any]) -> str:
 
     A version alone makes pip ask its index, where anyone may own a name that we do not.
 
-    Args:
-        source: As direct_url.json has it; empty if an index it was.
+    ``source``: as direct_url.json has it; empty if an index it was.
     """
     name = f"{PACKAGE}[ops]"
     if not source:

@@ -89,9 +89,8 @@ def history_line(version: "VersionSummary") -> str:
 def registered(version: str) -> tuple["MlflowClient", "Lineage"]:
     """The registry's client, and what a version was made from.
 
-    Raises:
-        DataError: Nothing is registered.
-        TrackingError: There is no such version, or the registry cannot be read.
+    Raises DataError if nothing is registered; TrackingError if there is no such version, or the
+    registry cannot be read.
     """
     from flows.registry import existing_registry
     from tasks.tracking.lineage.chronicle import lineage_of

@@ -138,8 +138,7 @@ def listen(host: str, port: int) -> "socket":
 def model_folders(places: Sequence[str], params: "Params") -> dict[str, Path]:
     """The folder of each model by the name under which it is served.
 
-    Args:
-        places: An alias or number of a registered version, a folder, or ``NAME=FOLDER``.
+    ``places``: an alias or number of a registered version, a folder, or ``NAME=FOLDER``.
     """
     from astra_core.models.folders import require_folder
 

@@ -22,9 +22,8 @@ def close_lost_runs(client: SyncPrefectClient | None = None) -> int:
 
     Call it while no worker runs: a run that a worker is about to start has no process either.
 
-    Args:
-        client: The server's client, not yet entered; by default that of the server in the
-            environment.
+    ``client``: the server's client, not yet entered; by default that of the server in the
+    environment.
     """
     states = FlowRunFilterState(type=FlowRunFilterStateType(any_=UNDER_WAY))
     with client or _client() as server:

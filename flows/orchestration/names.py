@@ -33,8 +33,7 @@ def training_name() -> str:
 def describe_training(parameters: dict[str, Any], *, day: int | None = None) -> str:
     """The name of a training by the parameters of its flow.
 
-    Args:
-        parameters: The flow's parameters; missing ones have their defaults.
+    ``parameters``: the flow's parameters; missing ones have their defaults.
     """
     seed, overrides = parameters.get("seed"), parameters.get("overrides") or {}
     seed = (day or scheduled_day()) if seed == "date" else seed

@@ -41,8 +41,7 @@ def notify_webhook(
 def notify_mail(url: str, *, events: Sequence[str] = EVENTS, name: str = "astra-mail") -> None:
     """Makes the server mail each of the events.
 
-    Args:
-        url: The account in Apprise's notation, ``mailtos://user:password@host/?from=...&to=...``.
+    ``url``: the account in Apprise's notation, ``mailtos://user:password@host/?from=...&to=...``.
     """
     # Prefect has no block for SMTP; this one hands every address that is not Slack's to Apprise.
     notify(SlackWebhook(url=SecretStr(url)), events=events, name=name)
@@ -51,8 +50,7 @@ def notify_mail(url: str, *, events: Sequence[str] = EVENTS, name: str = "astra-
 def notify(block: NotificationBlock, *, events: Sequence[str] = EVENTS, name: str) -> None:
     """Makes the server send each of the events; a later call replaces an earlier one.
 
-    Args:
-        events: Names of events from ``docs/prefect.md``, or of Prefect's own.
+    ``events``: names of events from ``docs/prefect.md``, or of Prefect's own.
     """
     document = cast("UUID", block.save(name, overwrite=True))
     with get_client(sync_client=True) as client:

@@ -35,9 +35,8 @@ def told_to_run(subject: str = "", *, silence_s: float = SILENCE_S) -> Iterator[
     Contexts may be nested: a task's lines then belong to the task, those around it to the flow.
     Outside of a run of Prefect nothing is followed.
 
-    Args:
-        subject: The subject of the line that says that a silent stage is at work; empty for no
-            such line.
+    ``subject``: the subject of the line that says that a silent stage is at work; empty for no such
+    line.
     """
     try:
         logger = get_run_logger()

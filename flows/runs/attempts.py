@@ -51,9 +51,8 @@ def try_stage(name: str, *, timeout_s: float | None, force: bool) -> str:
 def run_command(name: str, command: Sequence[str], *, timeout_s: float | None) -> None:
     """Returns when a command that leaves its failures under ``name`` has succeeded.
 
-    Raises:
-        StageTimeoutError: It was stopped at its limit.
-        StageError: It failed; the message is its own.
+    Raises StageTimeoutError if it was stopped at its limit, StageError if it failed; the message is
+    its own.
     """
     environment = child_environment()
     failures.clear_failure(name)

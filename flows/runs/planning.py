@@ -58,8 +58,7 @@ class PlannedStep:
 class RunPlan:
     """A planned run.
 
-    Attributes:
-        cost: The cost of the target's replies, in its currency; None if unknown.
+    ``cost``: the cost of the target's replies, in its currency; None if unknown.
     """
 
     steps: tuple[PlannedStep, ...]

@@ -13,9 +13,8 @@ def warm_start(wanted: str | int, params: Params) -> tuple[list[str], str]:
     DVC sees params.yaml but not the registry, so an alias is replaced by its present number.
     Without a champion, as before the first promotion, nothing is assigned.
 
-    Raises:
-        ConfigurationError: There is no such version.
-        TrackingError: The registry cannot be read.
+    Raises ConfigurationError if there is no such version, TrackingError if the registry cannot be
+    read.
     """
     name, text = params.registration.model_name, str(wanted)
     number = version_number(name, text)

@@ -53,8 +53,7 @@ def require_api_url() -> str:
 def client_environment(url: str | None = None) -> dict[str, str]:
     """The environment variables for a client of a Prefect server that answers.
 
-    Args:
-        url: The address of its API; by default that of ``api_url``.
+    ``url``: the address of its API; by default that of ``api_url``.
 
     Raises ServiceError if there is no server, or it rejects us.
     """

@@ -43,10 +43,9 @@ def quiet_run(meanwhile: Callable[[], None] | None = None) -> Iterator[None]:
     It uses the server of ``astra ui`` if it is running, otherwise a temporary one. If a server on
     this machine ends during the run, so does this process.
 
-    Raises:
-        ConfigurationError: A variable of Prefect's is invalid.
-        ServiceError: ``PREFECT_API_URL`` names a server that does not answer.
-        TrackingError: ``MLFLOW_TRACKING_URI`` names no store.
+    Raises ConfigurationError if a variable of Prefect's is invalid, ServiceError if
+    ``PREFECT_API_URL`` names a server that does not answer, TrackingError if
+    ``MLFLOW_TRACKING_URI`` names no store.
     """
     from flows.orchestration.watch import watch
     from flows.servers.addresses import api_url, client_environment, own_server

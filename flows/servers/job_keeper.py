@@ -49,9 +49,8 @@ def start_worker(folder: Path, job_id: str) -> "subprocess.Popen[bytes]":
 class JobKeeper:
     """Trains the open jobs one after the other; it works in its own thread.
 
-    Args:
-        limit_s: Seconds after its creation at which a job that is still open fails; its process
-            is ended, whatever it does. None for no limit.
+    ``limit_s``: seconds after its creation at which a job that is still open fails; its process is
+    ended, whatever it does. None for no limit.
     """
 
     def __init__(

@@ -19,9 +19,8 @@ from tasks.tracking.store import sqlite_file, store_errors, tracking_uri
 def serve_pages(*, prefect_port: int, mlflow_port: int, worker: bool, detach: bool) -> None:
     """Starts the servers and waits for Ctrl-C, or leaves them running.
 
-    Raises:
-        TrackingError: MLflow's store is damaged or unavailable, so no server could show it.
-        ServiceError: The servers run already, a port is in use, or one does not start.
+    Raises TrackingError if MLflow's store is damaged or unavailable, so no server could show it;
+    ServiceError if the servers run already, a port is in use, or one does not start.
     """
     if services.running():
         msg = (

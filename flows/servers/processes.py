@@ -96,8 +96,7 @@ def start_process(
 ) -> "subprocess.Popen[bytes]":
     """A process in its own group that runs on by itself, with its output in a log.
 
-    Args:
-        stdin: PIPE for a process that ends when its standard input does, and so with us.
+    ``stdin``: PIPE for a process that ends when its standard input does, and so with us.
     """
     return subprocess.Popen(  # noqa: S603
         command,
@@ -136,8 +135,7 @@ def stop_group(
 ) -> None:
     """Returns when no process of the group is left.
 
-    Args:
-        child: That process, if it is our own child and must be reaped.
+    ``child``: that process, if it is our own child and must be reaped.
     """
     end = time.monotonic() + farewell.grace_s
     ask_again = 0.0
@@ -173,8 +171,7 @@ def child_environment(additions: Mapping[str, str] | None = None) -> dict[str, s
 
     DVC runs commands in ``$SHELL``; a plain one makes a stage run the same on every machine.
 
-    Args:
-        additions: By default the variables that keep libraries private, quiet and reproducible.
+    ``additions``: by default the variables that keep libraries private, quiet and reproducible.
     """
     if additions is None:
         # Imported late because of pydantic: a keeper must start at once.

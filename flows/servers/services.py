@@ -43,8 +43,7 @@ class ServiceError(AstraError, RuntimeError):
 class Service:
     """One process we started.
 
-    Attributes:
-        started: Time stamp that distinguishes the process from a later one with the same id.
+    ``started``: time stamp that distinguishes the process from a later one with the same id.
     """
 
     name: str
@@ -77,8 +76,7 @@ def start(
 ) -> Service:
     """The service, started in its own process group with its output in a log; not yet ready.
 
-    Args:
-        stdin: PIPE for a service that ends when its standard input does, and so with us.
+    ``stdin``: PIPE for a service that ends when its standard input does, and so with us.
     """
     import psutil
 
@@ -98,8 +96,7 @@ def start(
 def prefect_server(port: int, *, lasting: bool = True) -> Service:
     """Prefect's server and pages, started.
 
-    Args:
-        lasting: Whether it stays when this process ends; likewise for the other services.
+    ``lasting``: whether it stays when this process ends; likewise for the other services.
     """
     _require_free(port, "--prefect-port")
     address = f"http://127.0.0.1:{port}"

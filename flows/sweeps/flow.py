@@ -101,9 +101,8 @@ def sweep(
         seeds: Seeds such as ``0..4`` or ``0,3``.
         jobs: Points that run at a time; 0 chooses by the machine.
 
-    Raises:
-        ConfigurationError: params.yaml, an axis, the seeds or a setting cannot be used.
-        StageError: No point succeeded.
+    Raises ConfigurationError if params.yaml, an axis, the seeds or a setting cannot be used;
+    StageError if no point succeeded.
     """
     under_way = plan(settings or [], seeds, sampler, count=count, jobs=jobs)
     points = under_way.next_points()

@@ -33,8 +33,7 @@ _CODE = ("astra_core", "astra_parts", "plugins", "tasks")
 class Point:
     """One run of a sweep.
 
-    Attributes:
-        turns: Its stages, each with the lock that it shares with points of the same beginning.
+    ``turns``: its stages, each with the lock that it shares with points of the same beginning.
     """
 
     setting: Setting

@@ -27,8 +27,7 @@ _PAIRS = {"[": "]", "{": "}"}
 class Axis:
     """One key and its possible values.
 
-    Attributes:
-        values: The values as YAML writes them; empty for a range.
+    ``values``: the values as YAML writes them; empty for a range.
     """
 
     key: str

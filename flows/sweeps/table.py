@@ -98,8 +98,7 @@ def setting_results(
 ) -> list[SettingResult]:
     """The results of each setting with at least one point that succeeded.
 
-    Args:
-        found: The points of each setting by seed; None for a failed point.
+    ``found``: the points of each setting by seed; None for a failed point.
     """
     rows = []
     for setting in settings:
@@ -124,9 +123,8 @@ def setting_results(
 def over_seeds(intervals: Sequence[Interval], confidence: float) -> Interval:
     """The mean over seeds with Student's interval; for one seed its own interval over prompts.
 
-    Args:
-        confidence: Probability inside the interval, if the seeds' figures are normal (Student 1908,
-            "The probable error of a mean").
+    ``confidence``: probability inside the interval, if the seeds' figures are normal (Student 1908,
+    "The probable error of a mean").
     """
     if len(intervals) == 1:
         return intervals[0]

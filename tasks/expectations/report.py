@@ -63,8 +63,7 @@ class Check:
 class RejectedRow:
     """A row that was left out, in a form that is safe to show.
 
-    Attributes:
-        place: In the user's file, such as ``prompts.csv line 3``; else the prompt's id.
+    ``place``: in the user's file, such as ``prompts.csv line 3``; else the prompt's id.
     """
 
     place: str
@@ -127,8 +126,7 @@ class ValidationReport:
     def require_success(self, page: Path) -> None:
         """Checks that no critical check failed.
 
-        Args:
-            page: Where a person reads more; named in the error.
+        ``page``: where a person reads more; named in the error.
 
         Raises:
             GateError: Names the first failed check, what it saw and the page.

@@ -84,8 +84,7 @@ def rates_csv(rates: Mapping[str, CategoryRates]) -> str:
 def category_figures(rates: Mapping[str, CategoryRates], area: str) -> dict[str, float]:
     """How many categories there are and how far they differ; none without categories.
 
-    Args:
-        area: The part before the slash of a figure's name, such as ``final``.
+    ``area``: the part before the slash of a figure's name, such as ``final``.
     """
     found = [own.attacker.value for own in rates.values()]
     if not found:

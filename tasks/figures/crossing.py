@@ -64,8 +64,7 @@ def crossed(
 ) -> Iterator[Crossed]:
     """The examination of every attacker against every target, one by one.
 
-    Args:
-        attackers: Hugging Face folders by name; None is the untrained attacker.
+    ``attackers``: Hugging Face folders by name; None is the untrained attacker.
     """
     for target, base in targets.items():
         for attacker, weights in attackers.items():

@@ -62,8 +62,7 @@ class EvaluationFiles:
 class Examiner:
     """Examines every attacker in the same way.
 
-    Attributes:
-        target: Digest and name of a target without weights here; None for one with weights.
+    ``target``: digest and name of a target without weights here; None for one with weights.
     """
 
     params: EvaluationParams

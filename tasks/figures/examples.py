@@ -62,8 +62,7 @@ def examples_of(graphs: Sequence[Graph], *, count: int, is_revealed: bool = Fals
 def examples_page(graphs: Sequence[Graph], *, count: int, is_revealed: bool = False) -> str:
     """A Markdown table of the highest-scored turns, one per distinct probe.
 
-    Args:
-        is_revealed: True for the text itself; otherwise words are masked after the first letter.
+    ``is_revealed``: true for the text itself; otherwise words are masked after the first letter.
 
     Where prompts have a category, a column names it, as in reports.
     """

@@ -24,8 +24,7 @@ Span = Annotated[Interval, BeforeValidator(_interval)]
 class TurnRates:
     """One attacker's success, turn by turn.
 
-    Attributes:
-        success: For each turn the share of rollouts with a success by then, mean over prompts.
+    ``success``: for each turn the share of rollouts with a success by then, mean over prompts.
     """
 
     success: tuple[Span, ...]

@@ -13,8 +13,7 @@ Show = Callable[[str], None]
 class Heartbeat:
     """How far a stage or a loop of it is.
 
-    Args:
-        total: Rounds until a loop is done; 0 where there are none.
+    ``total``: rounds until a loop is done; 0 where there are none.
     """
 
     def __init__(self, description: str, total: int = 0) -> None:

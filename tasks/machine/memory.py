@@ -60,8 +60,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def out_of_memory(error: BaseException) -> OutOfMemoryError:
     """The error that tells the user what to do.
 
-    Args:
-        error: One of which ``is_out_of_memory`` is true.
+    ``error``: one of which ``is_out_of_memory`` is true.
     """
     if isinstance(error, OutOfMemoryError):
         return error

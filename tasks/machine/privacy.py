@@ -31,8 +31,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 def keep_private(root: Path = Path()) -> None:
     """Closes the project's folders, and makes what this process and its children write private.
 
-    Args:
-        root: The project's folder; folders that it does not have yet are created closed.
+    ``root``: the project's folder; folders that it does not have yet are created closed.
     """
     os.umask(_OTHERS)
     for path in open_to_others(root):

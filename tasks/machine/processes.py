@@ -22,8 +22,7 @@ def run_together(act: Callable[[], int], count: int) -> list[int]:
     They find torchrun's variables in their environment. When one fails, the others are ended; none
     outlives the caller. They stay in its process group, which processes of torchrun would leave.
 
-    Args:
-        act: Returns an exit status; it is pickled.
+    ``act``: returns an exit status; it is pickled.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
     from torch.multiprocessing.spawn import ProcessException, start_processes

@@ -23,8 +23,7 @@ _CRASH = ("Fatal Python error", "Current thread", "Thread 0x", '  File "')
 def tell(line: str, *, level: str = INFO) -> None:
     """Adds a line to the file that a parent follows, if there is one; a failed write is ignored.
 
-    Args:
-        line: Fit to be shown: what quotes an attack is masked already.
+    ``line``: fit to be shown: what quotes an attack is masked already.
     """
     place = os.environ.get(VARIABLE)
     if not place:

@@ -45,9 +45,8 @@ def overrides() -> dict[str, Any]:
 def laid_over(values: Mapping[str, Any]) -> Iterator[None]:
     """A context in which these values hold, here and in the processes started in it.
 
-    Args:
-        values: Plain values by dotted key, such as ``{"training.lr": 1e-4}``. With none the
-            earlier values stay in force.
+    ``values``: plain values by dotted key, such as ``{"training.lr": 1e-4}``. With none the earlier
+    values stay in force.
     """
     with variable_set(VARIABLE, json.dumps({**overrides(), **values}) if values else None):
         yield

@@ -39,9 +39,8 @@ class Key:
 def keys_of(params: Params, record: Mapping[str, Any], section: str = "") -> list[Key]:
     """The keys below a section, in the order of the models; all of them without one.
 
-    Args:
-        section: Dotted, such as ``training.kl``. What has no line of its own, such as an item of a
-            list or a key below null, gives the nearest key or section that leads to it.
+    ``section``: dotted, such as ``training.kl``. What has no line of its own, such as an item of a
+    list or a key below null, gives the nearest key or section that leads to it.
 
     Raises ConfigurationError if there is no such section, or a plug-in cannot be read.
     """

@@ -14,8 +14,7 @@ GROWING = frozenset({"rollouts", "training", "evaluation"})
 def note_duration(stage: str, seconds: float, *, amount: float = 1.0) -> None:
     """Remembers how long a stage took, if there is room for it.
 
-    Args:
-        amount: The amount of work, in any unit that the time is proportional to.
+    ``amount``: the amount of work, in any unit that the time is proportional to.
     """
     with suppress(DiskFullError):
         write_json({"seconds": round(seconds, 3), "amount": amount}, FOLDER / f"{stage}.json")

@@ -120,8 +120,7 @@ def _reasons(entries: list[Any]) -> list[str]:
 def reproduce(stage: str, *, force: bool = False, patience_s: float = math.inf) -> int:
     """The exit status, after the stage ran or DVC restored the results of an equal run.
 
-    Args:
-        patience_s: How long to wait for another run that holds what the stage reads or writes.
+    ``patience_s``: how long to wait for another run that holds what the stage reads or writes.
     """
     failures.clear_failure(stage)
     started = time.monotonic()

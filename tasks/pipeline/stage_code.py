@@ -40,8 +40,7 @@ def code_of(module: str, sections: tuple[str, ...]) -> tuple[str, ...]:
 
     A folder stands for all that is in it. Data in a folder of code belongs to the code there.
 
-    Args:
-        module: Holds the stage's function; one of another package has no code that is watched.
+    ``module``: holds the stage's function; one of another package has no code that is watched.
     """
     graph = _graph()
     if module not in graph.modules:

@@ -30,9 +30,8 @@ class TrainingInputs:
 class TrainingRun:
     """A training that can be found again.
 
-    Attributes:
-        updates_key: The same without what changes no update: the number of training steps, and
-            what is written.
+    ``updates_key``: the same without what changes no update: the number of training steps, and what
+    is written.
     """
 
     key: str

@@ -72,8 +72,7 @@ def _remove(path: Path) -> None:
 def copy_project(root: Path, folder: Path, *, inputs: Iterable[Path] = ()) -> None:
     """Fills a folder with what stages need.
 
-    Args:
-        inputs: Files that params.yaml names; those outside of the project are not copied.
+    ``inputs``: files that params.yaml names; those outside of the project are not copied.
     """
     for name in COPIED:
         if (root / name).exists():

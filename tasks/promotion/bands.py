@@ -65,8 +65,7 @@ def bands(
 ) -> tuple[GateRule, ...]:
     """Each band with the candidate's figure; one that is null is left out.
 
-    Args:
-        report: The figures of the evaluation: ``attacker`` and ``baseline``, the untrained one.
+    ``report``: the figures of the evaluation: ``attacker`` and ``baseline``, the untrained one.
 
     Raises DataError if a figure is missing or is not a number.
     """

@@ -42,8 +42,7 @@ PROMOTED, REFUSED, ROLLED_BACK = "promoted", "refused", "rolled_back"
 class PromotionDecision:
     """What was decided about the candidate.
 
-    Attributes:
-        previous_version: What ``rollback`` would return to, if there is one.
+    ``previous_version``: what ``rollback`` would return to, if there is one.
     """
 
     promoted: bool
@@ -67,8 +66,7 @@ class PromotionDecision:
 class Rollback:
     """The result of a rollback.
 
-    Attributes:
-        withdrawn_version: The champion before it; None if an interrupted change was completed.
+    ``withdrawn_version``: the champion before it; None if an interrupted change was completed.
     """
 
     model_name: str
@@ -100,9 +98,8 @@ def promote_attacker(
             ``tasks.stages.evaluation.evaluate_checkpoint`` by default.
         draw: Gives the prompts of a duel; fresh ones by default.
 
-    Raises:
-        TrackingError: There is no candidate, or the registry did not answer.
-        DataError: The candidate's or the champion's examination cannot be used.
+    Raises TrackingError if there is no candidate, or the registry did not answer; DataError if the
+    candidate's or the champion's examination cannot be used.
     """
     with store_errors():
         client = client or connect()
@@ -115,9 +112,8 @@ def promote_attacker(
 def make_candidate(model_name: str, version: str, *, client: "MlflowClient | None" = None) -> None:
     """Moves the alias ``candidate`` to the version, which the next decision is then about.
 
-    Raises:
-        ConfigurationError: The registry has no such version; the alias stays where it is.
-        TrackingError: The registry did not answer.
+    Raises ConfigurationError if the registry has no such version; the alias stays where it is,
+    TrackingError if the registry did not answer.
     """
     with store_errors():
         client = client or connect()

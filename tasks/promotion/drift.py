@@ -20,8 +20,7 @@ def drift_between(
     Both are estimates from prompts drawn at random, so both errors count. One rate alone would lie
     outside of the other's interval by chance three times as often as the confidence says.
 
-    Args:
-        today: Success rate of each prompt, in [0, 1].
+    ``today``: success rate of each prompt, in [0, 1].
 
     Raises DataError if a sample is empty.
 

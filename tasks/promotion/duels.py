@@ -76,9 +76,8 @@ def judge(
 ) -> tuple[Comparison | None, Verdict]:
     """The gate's verdict, and the comparison if it came to a duel.
 
-    Args:
-        champion: A version; None while there is none, and then the registered evaluation of the
-            untrained attacker takes its place.
+    ``champion``: a version; None while there is none, and then the registered evaluation of the
+    untrained attacker takes its place.
 
     Raises DataError if the candidate's examination is missing or lacks a figure.
     """

@@ -14,9 +14,7 @@ _MOST_ROWS = 100_000
 def expected_exam(params: Params) -> Exam | None:
     """The exam if every prompt of the source is valid; None for a hub, which is not asked.
 
-    Raises:
-        ConfigurationError: The file lacks the column.
-        DataError: The file is broken.
+    Raises ConfigurationError if the file lacks the column, DataError if the file is broken.
     """
     prompts = params.prompts
     if prompts.source == "hub":

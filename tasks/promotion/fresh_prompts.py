@@ -23,13 +23,10 @@ def fresh_prompts(
 ) -> tuple[list[Prompt], int]:
     """Valid prompts that no attacker has met, as many as asked for, and how many were left out.
 
-    Args:
-        folder: Where the prompts are written; its content is replaced.
+    ``folder``: where the prompts are written; its content is replaced.
 
-    Raises:
-        ConfigurationError: More are asked for than the grammar makes.
-        DataError: None is left.
-        GateError: The prompts did not pass validation.
+    Raises ConfigurationError if more are asked for than the grammar makes, DataError if none is
+    left, GateError if the prompts did not pass validation.
     """
     # It imports Great Expectations, for which a command without a champion need not wait.
     from tasks.stages.validation import (

@@ -26,8 +26,7 @@ LOSS_ERROR = 0.025
 class Comparison:
     """How much more often the candidate succeeds, compared prompt by prompt.
 
-    Attributes:
-        richness: Strategies of both, by block of prompts; None where hits are too few.
+    ``richness``: strategies of both, by block of prompts; None where hits are too few.
     """
 
     gain: float
@@ -66,8 +65,7 @@ class Comparison:
 class Verdict:
     """The gate's verdict on a candidate.
 
-    Attributes:
-        reasons: The rules that are broken, or one sentence that says why it passed.
+    ``reasons``: the rules that are broken, or one sentence that says why it passed.
     """
 
     passed: bool
@@ -79,9 +77,8 @@ class Verdict:
 class Stake:
     """The error that a decision may spend.
 
-    Attributes:
-        against_champion: Whether a far more diverse candidate may win too. It may not against the
-            untrained attacker, whose probes are as diverse as can be.
+    ``against_champion``: whether a far more diverse candidate may win too. It may not against the
+    untrained attacker, whose probes are as diverse as can be.
     """
 
     level: float

@@ -31,8 +31,7 @@ _BATCH_ROWS = 8192
 class KnownPrompts:
     """Prompts that do not count as fresh.
 
-    Attributes:
-        unrecorded: Versions that were registered without a record of their prompts.
+    ``unrecorded``: versions that were registered without a record of their prompts.
     """
 
     fingerprints: frozenset[str]

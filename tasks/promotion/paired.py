@@ -33,8 +33,7 @@ class Paired:
 def paired(differences: Sequence[float] | NDArray[np.float64], *, imagined: bool = True) -> Paired:
     """The mean of the differences with its error.
 
-    Args:
-        imagined: Adds a pair in favour of either side, for differences in [-1, 1].
+    ``imagined``: adds a pair in favour of either side, for differences in [-1, 1].
 
     Raises DataError if there are fewer than two.
     """

@@ -110,13 +110,10 @@ def reevaluate_champion(
 ) -> Reevaluation:
     """The champion's attack success on fresh prompts, recorded as a separate MLflow run.
 
-    Args:
-        folder: Where the prompts are written; its content is replaced.
+    ``folder``: where the prompts are written; its content is replaced.
 
-    Raises:
-        DataError: Too few fresh prompts are left.
-        GateError: The fresh prompts did not pass validation.
-        TrackingError: The registry did not answer.
+    Raises DataError if too few fresh prompts are left, GateError if the fresh prompts did not pass
+    validation, TrackingError if the registry did not answer.
     """
     from tasks.stages.evaluation import evaluate_checkpoint
     from tasks.tracking.registry.versions import CHAMPION, checkpoint_folder

@@ -66,8 +66,7 @@ HEADLINE = {
 class CategoryRates:
     """Attack success on the prompts of one category.
 
-    Attributes:
-        num_prompts: With few prompts an interval is wide; with one it has no width.
+    ``num_prompts``: with few prompts an interval is wide; with one it has no width.
     """
 
     num_prompts: int

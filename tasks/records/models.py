@@ -18,8 +18,7 @@ FILE = "manifest.json"
 class Parent:
     """The earlier attacker that a model comes from.
 
-    Attributes:
-        model_name: The name under which it is registered; None for a folder.
+    ``model_name``: the name under which it is registered; None for a folder.
     """
 
     digest: str

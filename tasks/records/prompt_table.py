@@ -51,8 +51,6 @@ def spelled_metadata(metadata: Mapping[str, Scalar]) -> str | None:
 def read_metadata(text: str | None) -> Metadata:
     """The metadata that ``spelled_metadata`` wrote.
 
-    Raises:
-        ValueError: It is no JSON.
-        DataError: It is no mapping of plain values.
+    Raises ValueError if it is no JSON, DataError if it is no mapping of plain values.
     """
     return Metadata(json.loads(text) if text else None)

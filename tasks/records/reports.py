@@ -49,8 +49,7 @@ def read_record(path: Path, kind: type[Record], *, keys: Sequence[str] = ()) -> 
 def read_report(path: Path, *, keys: Sequence[str] = ()) -> dict[str, Any]:
     """The mapping in a JSON report.
 
-    Args:
-        keys: Keys that it must have; ``attacker.value`` is a key of an inner record.
+    ``keys``: keys that it must have; ``attacker.value`` is a key of an inner record.
 
     Raises DataError if there is none, or it lacks a key.
     """

@@ -98,8 +98,7 @@ class TextBody(Sampling):
 class Speakers:
     """The models of a server by name, loaded when they are first asked for.
 
-    Args:
-        separator: Text between turns, for a model without a chat template.
+    ``separator``: text between turns, for a model without a chat template.
     """
 
     def __init__(self, folders: Folders, *, separator: str | None = None) -> None:

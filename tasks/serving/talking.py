@@ -25,8 +25,7 @@ Message = Mapping[str, str]
 class Wanted:
     """How choices are sampled.
 
-    Attributes:
-        seed: The same seed and text give the same choices; None draws a seed.
+    ``seed``: the same seed and text give the same choices; None draws a seed.
     """
 
     generation: "GenerationConfiguration"

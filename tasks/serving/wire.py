@@ -101,8 +101,7 @@ def make_app(title: str, *, token: str | None) -> FastAPI:
 
     A body may have ``MOST_JSON`` bytes, or what ``state.longer`` has for its path.
 
-    Args:
-        token: Every request must have it as ``Authorization: Bearer``; None requires none.
+    ``token``: every request must have it as ``Authorization: Bearer``; None requires none.
     """
     app = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_exception_handler(RefusalError, _refuse)

@@ -76,9 +76,8 @@ class Columns:
     def picked(self, row: Mapping[str, Any], *, place: str) -> dict[str, Scalar]:
         """The values of one row that are kept.
 
-        Raises:
-            ConfigurationError: The row lacks a named column, or has too many.
-            DataError: A named column has a value that is not plain.
+        Raises ConfigurationError if the row lacks a named column, or has too many; DataError if a
+        named column has a value that is not plain.
         """
         missing = [name for name in self._required if name not in row]
         if missing:

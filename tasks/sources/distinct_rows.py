@@ -75,8 +75,7 @@ def _ordered(
 class DistinctRows:
     """First pass: normalises, drops blank rows and duplicates, and collects the families.
 
-    Attributes:
-        num_dev: Rows at the head of the spool that came from a dev file.
+    ``num_dev``: rows at the head of the spool that came from a dev file.
     """
 
     finder: FamilyFinder

@@ -40,8 +40,7 @@ class FamilyFinder:
     The data of a row, about 0.3 kB, are in unnamed files, which vanish with the finder or its
     process. Memory holds one byte per row, and about forty while the roots are computed.
 
-    Args:
-        folder: The folder of the files; None is the machine's temporary folder.
+    ``folder``: the folder of the files; None is the machine's temporary folder.
     """
 
     def __init__(self, folder: Path | None = None) -> None:

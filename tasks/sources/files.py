@@ -56,13 +56,11 @@ class FileRow:
 def read_rows(path: Path, columns: Columns) -> Iterator[FileRow]:
     """The prompts of one file in order.
 
-    Args:
-        columns: Which column holds the prompt, and which others are kept; a row of plain text has
-            none.
+    ``columns``: which column holds the prompt, and which others are kept; a row of plain text has
+    none.
 
-    Raises:
-        ConfigurationError: The file or a column does not exist, or the suffix has no reader.
-        DataError: The file is broken, empty or not UTF-8.
+    Raises ConfigurationError if the file or a column does not exist, or the suffix has no reader;
+    DataError if the file is broken, empty or not UTF-8.
     """
     reader = _READERS.get(kind_of_file(path))
     if reader is None:

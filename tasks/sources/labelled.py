@@ -71,13 +71,11 @@ class LabelledReply:
 def read_labelled(path: Path, columns: LabelColumns = SAME_NAMES) -> list[LabelledReply]:
     """The rows of a labelled file, in order.
 
-    Args:
-        columns: Their names; a column with a name other than the default must exist.
+    ``columns``: their names; a column with a name other than the default must exist.
 
-    Raises:
-        ConfigurationError: There is no such file or column, the suffix has no reader, or no row has
-            a label that was named as bad.
-        DataError: The file is broken or empty, or a row has no reply or no label.
+    Raises ConfigurationError if there is no such file or column, the suffix has no reader, or no
+    row has a label that was named as bad; DataError if the file is broken or empty, or a row has no
+    reply or no label.
     """
     reader = _READERS.get(kind_of_file(path))
     if reader is None:

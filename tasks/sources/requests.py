@@ -31,9 +31,8 @@ class Request:
 def read_requests(path: Path) -> list[Request]:
     """The requests of a file in order; without a column ``label`` all are safe.
 
-    Raises:
-        ConfigurationError: The file or its column ``prompt`` does not exist, or nothing reads it.
-        DataError: The file is broken, a label is another word, or no request is safe.
+    Raises ConfigurationError if the file or its column ``prompt`` does not exist, or nothing reads
+    it; DataError if the file is broken, a label is another word, or no request is safe.
     """
     found = [request for row in _rows(path) if (request := _request(row, path)) is not None]
     if not any(request.is_safe for request in found):

@@ -125,8 +125,7 @@ def evaluate_checkpoint(
 ) -> tuple[dict[str, Any], "pd.DataFrame"]:
     """The record and per-prompt table of any attacker's folder, examined as params.yaml says.
 
-    Args:
-        weights: A Hugging Face folder; None is the untrained attacker.
+    ``weights``: a Hugging Face folder; None is the untrained attacker.
     """
     import pandas as pd
 

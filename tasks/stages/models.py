@@ -84,9 +84,8 @@ def prepare_models(setup: ModelsSetup, files: ModelsFiles = ModelsFiles()) -> Mo
     holds their digest, so that changed weights are noticed. A registered version is copied, so an
     alias is resolved here, once.
 
-    Raises:
-        ConfigurationError: A folder or hub id does not give a causal LM.
-        TrackingError: The registry does not have a version, or cannot be read.
+    Raises ConfigurationError if a folder or hub id does not give a causal LM; TrackingError if the
+    registry does not have a version, or cannot be read.
     """
     from astra_core.engine.memory import keep_freed_memory
     from astra_core.models.pretrained import threads_for, weights_digest

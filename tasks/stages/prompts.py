@@ -112,9 +112,8 @@ def prepare_prompts(setup: PromptsSetup, files: PromptsFiles = PromptsFiles()) -
     stays the same when rows are appended or ``seed`` changes, and no near duplicate of it is in
     another split. A share that is left out falls in steps as a file grows.
 
-    Raises:
-        ConfigurationError: The source cannot be found or lacks the column.
-        DataError: The source is broken or holds no prompt.
+    Raises ConfigurationError if the source cannot be found or lacks the column, DataError if the
+    source is broken or holds no prompt.
     """
     with draft_folder_of(files.folder) as draft:
         spool = draft / "rows.parquet"

@@ -80,9 +80,8 @@ def collect_rollouts(
 ) -> RolloutsSummary:
     """Rolls the untrained attacker out on training prompts and checks the rollouts.
 
-    Raises:
-        GateError: The rollouts are not fit to learn from; nothing is accepted.
-        DataError: The judge judges nothing.
+    Raises GateError if the rollouts are not fit to learn from; nothing is accepted, DataError if
+    the judge judges nothing.
     """
     from tasks.expectations.data_docs import data_docs
     from tasks.expectations.rollout_warnings import try_judge

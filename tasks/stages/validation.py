@@ -109,10 +109,9 @@ def validate_prompts(
 ) -> ValidationReport:
     """Valid prompts by split, rejected ones with their reasons, and the report about both.
 
-    Raises:
-        DataError: The prompts cannot be read or lack a column.
-        ScorerError: The scorer returned something that is not a score.
-        GateError: A critical check failed; the report says which, and for which rows.
+    Raises DataError if the prompts cannot be read or lack a column; ScorerError if the scorer
+    returned something that is not a score; GateError if a critical check failed; the report says
+    which, and for which rows.
     """
     set_facts = SetFacts()
     judged = _hold_against_suite(files.folder, setup.rules, setup.scoring, set_facts=set_facts)

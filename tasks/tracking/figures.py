@@ -47,8 +47,7 @@ def log_figures(
 ) -> None:
     """Records the finite figures that the run does not have at this step yet.
 
-    Args:
-        figures: Figures by name; those that are not finite are left out.
+    ``figures``: figures by name; those that are not finite are left out.
     """
     from mlflow.entities import Metric
 

@@ -48,8 +48,7 @@ def served_pages() -> str:
 def runs_page(experiment_id: str, *, server: str = "") -> str:
     """The address of an experiment's runs.
 
-    Args:
-        server: Such as ``http://127.0.0.1:5000``; without it the address is relative.
+    ``server``: such as ``http://127.0.0.1:5000``; without it the address is relative.
     """
     view = f"workflowType=machine_learning&viewStateShareKey={_VIEW}"
     return f"{server}/#/experiments/{experiment_id}/runs?{view}"
@@ -58,8 +57,7 @@ def runs_page(experiment_id: str, *, server: str = "") -> str:
 def run_page(experiment_id: str, run_id: str, *, artifact: str = "", server: str = "") -> str:
     """The address of a run, or of a file that it keeps.
 
-    Args:
-        artifact: Path of the file; empty for the run itself.
+    ``artifact``: path of the file; empty for the run itself.
     """
     place = f"/artifacts/{artifact}" if artifact else ""
     return f"{server}/#/experiments/{experiment_id}/runs/{run_id}{place}"

@@ -135,8 +135,7 @@ def open_run(
 
     If the tracker cannot be reached, one warning is printed, and the returned log does nothing.
 
-    Args:
-        params: Sections by name; recorded flat, as ``training.algorithm.name``.
+    ``params``: sections by name; recorded flat, as ``training.algorithm.name``.
     """
     try:
         client = connect()
@@ -157,8 +156,7 @@ def sync_steps(
 ) -> int:
     """The number of metrics that the run lacked and that were added from ``rows``.
 
-    Args:
-        rows: Each has a ``step`` and metrics ``area/name``; only finite numbers are used.
+    ``rows``: each has a ``step`` and metrics ``area/name``; only finite numbers are used.
     """
     client = client or connect()
     log = RunLog(client, run_id, sent=_send_rows(client, client.get_run(run_id)))

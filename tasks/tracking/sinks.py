@@ -83,9 +83,8 @@ def open_sinks(
 def check_sinks(tracking: TrackingConfiguration) -> None:
     """Checks that every sink exists and can be used on this machine.
 
-    Raises:
-        ConfigurationError: One is unknown, has a wrong option, or its package is missing.
-        PluginError: Its own check failed.
+    Raises ConfigurationError if one is unknown, has a wrong option, or its package is missing;
+    PluginError if its own check failed.
     """
     for choice in tracking.sinks:
         if choice.name == MLFLOW:

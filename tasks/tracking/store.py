@@ -60,8 +60,7 @@ def project_root(folder: Path | None = None) -> Path:
 def tracking_uri(root: Path | None = None) -> str:
     """The address of the store: ``MLFLOW_TRACKING_URI``, else SQLite in the project's folder.
 
-    Args:
-        root: The project's folder; the working folder's project by default.
+    ``root``: the project's folder; the working folder's project by default.
     """
     named = os.environ.get("MLFLOW_TRACKING_URI")
     return named or f"sqlite:///{project_root(root) / 'mlflow.db'}"
@@ -70,8 +69,7 @@ def tracking_uri(root: Path | None = None) -> str:
 def told_address(uri: str, root: Path | None = None) -> str:
     """The store's address for a report: no password, and no absolute path inside the project.
 
-    Args:
-        root: The project's folder; the working folder's project by default.
+    ``root``: the project's folder; the working folder's project by default.
     """
     database, home = sqlite_file(uri), project_root(root)
     if database is not None and database.is_relative_to(home):

@@ -78,8 +78,7 @@ def adopt(
     A training that was restored from a cache has no run here yet, or has its own run, which is
     nested unless it belongs to another sweep.
 
-    Args:
-        parent: The sweep's run; None if the tracker is unreachable.
+    ``parent``: the sweep's run; None if the tracker is unreachable.
     """
     if parent is None:
         return None

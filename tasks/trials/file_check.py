@@ -77,8 +77,7 @@ class RowProblem:
 class FileCheck:
     """How the first two stages would handle a file.
 
-    Attributes:
-        gate: Why the pipeline would stop; empty if it would not.
+    ``gate``: why the pipeline would stop; empty if it would not.
     """
 
     path: Path
@@ -123,12 +122,10 @@ class FileCheck:
 def check_file(params: Params, path: Path, dev_path: Path | None = None) -> FileCheck:
     """The check of a file under these parameters.
 
-    Args:
-        params: The two files replace its ``prompts.path`` and ``dev_path``.
+    ``params``: the two files replace its ``prompts.path`` and ``dev_path``.
 
-    Raises:
-        ConfigurationError: There is no such file, or it lacks the column.
-        DataError: A file is broken, or holds no prompt.
+    Raises ConfigurationError if there is no such file, or it lacks the column; DataError if a file
+    is broken, or holds no prompt.
     """
     for option, file in (("FILE", path), ("--dev", dev_path)):
         if file is not None and not is_file(file):

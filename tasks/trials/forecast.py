@@ -17,8 +17,7 @@ from tasks.sources.requests import read_requests
 class Amount:
     """What conversations cost.
 
-    Attributes:
-        tokens_in: Tokens that the target reads for them, its whole context for each reply.
+    ``tokens_in``: tokens that the target reads for them, its whole context for each reply.
     """
 
     calls: float = 0.0

@@ -47,8 +47,7 @@ def amount_of(
 ) -> Amount:
     """The average cost of the conversations of one prompt.
 
-    Args:
-        num_prompts: The number of prompts they belong to; by default one each.
+    ``num_prompts``: the number of prompts they belong to; by default one each.
     """
     calls = tokens_in = tokens_out = 0
     for graph in graphs:

@@ -86,13 +86,10 @@ def run_rate_range(
 ) -> float | None:
     """Tries each rate, prints a table and the suggestion, and returns that.
 
-    Args:
-        target: Allowed movement in nats; None for that of params.yaml, or 4.
+    ``target``: allowed movement in nats; None for that of params.yaml, or 4.
 
-    Raises:
-        ConfigurationError: params.yaml cannot be used.
-        DataError: The stages before training have not run.
-        TrainingError: There is nothing to learn from.
+    Raises ConfigurationError if params.yaml cannot be used, DataError if the stages before training
+    have not run, TrainingError if there is nothing to learn from.
     """
     files = ready_to_try(params)
     wanted = target or params.training.kl.target_per_experience_nats or TARGET_NATS

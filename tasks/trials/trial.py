@@ -42,8 +42,7 @@ NUM_SAMPLES = 5
 class Findings:
     """The findings of a trial.
 
-    Attributes:
-        price: The price of a million of the target's tokens; None if unknown.
+    ``price``: the price of a million of the target's tokens; None if unknown.
     """
 
     trial: "Trial"
@@ -117,10 +116,8 @@ class Findings:
 def run_trial(params: Params, *, price: float | None, is_revealed: bool, as_json: bool) -> None:
     """Tries one batch and prints the findings.
 
-    Raises:
-        ConfigurationError: params.yaml cannot be used.
-        DataError: The stages before training have not run.
-        TrainingError: The batch gives no finite loss, or nothing to learn.
+    Raises ConfigurationError if params.yaml cannot be used; DataError if the stages before training
+    have not run; TrainingError if the batch gives no finite loss, or nothing to learn.
     """
     files = ready_to_try(params)
     # Not to a log in the project: a trial leaves no file.

@@ -48,10 +48,9 @@ def backed_up_rewards(
     Returns:
         Reward units, without gradient.
 
-    Raises:
-        ConfigurationError: An unknown ``how``, ``discount`` outside [0, 1] or ``horizon`` below 1.
-        DataError: ``parents`` holds an index that does not exist, or a cycle, or a reward is NaN or
-            infinite.
+    Raises ConfigurationError for an unknown ``how``, ``discount`` outside [0, 1] or ``horizon``
+    below 1; DataError if ``parents`` holds an index that does not exist, or a cycle, or a reward is
+    NaN or infinite.
 
     Source:
         Best child: the tree back-up of ASTRA-RL; mean over leaves: MALT, arXiv:2412.01928.

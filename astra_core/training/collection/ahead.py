@@ -38,9 +38,8 @@ class _Begun:
 class Ahead:
     """What a Harness has begun to collect.
 
-    Attributes:
-        num_dropped: Experiences that were collected and not learned from, because the loop
-            continued at another iteration.
+    ``num_dropped``: experiences that were collected and not learned from, because the loop
+    continued at another iteration.
     """
 
     def __init__(
@@ -56,8 +55,7 @@ class Ahead:
     def begin(self, now: int, *, is_known: bool = False) -> None:
         """Begins to collect the experience that the present policy samples.
 
-        Args:
-            now: The training step that begins, which is the attacker's version.
+        ``now``: the training step that begins, which is the attacker's version.
         """
         wanted = range(now + int(is_known), now + self._max_versions + 1)
         # Older or younger than in the schedule: a loop jumped.

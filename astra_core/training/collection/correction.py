@@ -28,8 +28,7 @@ def correct(
 ) -> tuple[list[Graph], dict[str, float]]:
     """The graphs with each probe's present log-probabilities and weights, and figures on them.
 
-    Args:
-        config: The correction, other than ``none``.
+    ``config``: the correction, other than ``none``.
     """
     nodes = [node for graph in graphs for node in graph.nodes() if is_readable(node)]
     if not nodes:

@@ -37,9 +37,8 @@ class World:
     def join(cls, *, device: torch.device | str = "cpu", timeout_s: float = TIMEOUT_S) -> Self:
         """The world that torchrun's environment describes; a single process without one.
 
-        Raises:
-            ConfigurationError: The environment describes no group of processes.
-            LostProcessError: The others did not join in time.
+        Raises ConfigurationError if the environment describes no group of processes,
+        LostProcessError if the others did not join in time.
         """
         size = world_size() or 1
         if size == 1:

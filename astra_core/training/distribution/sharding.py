@@ -28,8 +28,7 @@ _MIB = 1 << 20
 class Shards:
     """A copy of the attacker with divided layers; the other weights are the attacker's own.
 
-    Args:
-        attacker: The model that rolls out, which is kept equal to the copy.
+    ``attacker``: the model that rolls out, which is kept equal to the copy.
     """
 
     def __init__(self, attacker: LanguageModel, *, world: World) -> None:

@@ -144,9 +144,8 @@ def as_begun(
     A new run takes the faster one, the same in every process; a new trial in a resumed run could
     decide differently.
 
-    Raises:
-        CheckpointError: ``config.checkpoint.resume`` names something that cannot be resumed.
-        ConfigurationError: There are dumps to write, and no store to write them to.
+    Raises CheckpointError if ``config.checkpoint.resume`` names something that cannot be resumed;
+    ConfigurationError if there are dumps to write, and no store to write them to.
     """
     if config.dump_steps and store is None:
         msg = "training.dump_steps must be empty without a store; give the Trainer one"

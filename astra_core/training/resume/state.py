@@ -140,8 +140,7 @@ class RunState:
 class AgentsState:
     """The state of all agents but the first in a checkpoint; nothing for one attacker.
 
-    Args:
-        learners: Their learners; the first one's state is the checkpoint's own.
+    ``learners``: their learners; the first one's state is the checkpoint's own.
     """
 
     def __init__(self, system: System, learners: Sequence[Learner]) -> None:

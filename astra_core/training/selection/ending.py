@@ -12,11 +12,9 @@ from astra_core.training.selection.stopping import Best, Stopping
 class Ending:
     """Decides when a run ends, and why; the same in every process that trains.
 
-    Args:
-        rules: ``training.early_stopping``.
+    ``rules``: ``training.early_stopping``.
 
-    Attributes:
-        unpaid: Why the target's budget refused calls, in words; empty otherwise.
+    ``unpaid``: why the target's budget refused calls, in words; empty otherwise.
     """
 
     def __init__(self, rules: EarlyStopping, *, world: World) -> None:

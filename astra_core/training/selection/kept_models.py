@@ -39,8 +39,7 @@ class KeptModels:
 
         Nothing is shown where another number of processes scored them, which rounds differently.
 
-        Args:
-            score: Computes the attacker's score by the metric that chose the best.
+        ``score``: computes the attacker's score by the metric that chose the best.
 
         Raises CheckpointError if they have another score.
         """

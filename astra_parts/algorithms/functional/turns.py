@@ -47,10 +47,9 @@ def tree_gae(
     Returns:
         Advantages, and advantages plus values; both 0 where masked, without gradient.
 
-    Raises:
-        ConfigurationError: A discount or the decay lies outside [0, 1].
-        DataError: ``parents`` holds an index that does not exist, or a cycle, or the reward of a
-            turn is NaN or infinite.
+    Raises ConfigurationError if a discount or the decay lies outside [0, 1]; DataError if
+    ``parents`` holds an index that does not exist, or a cycle, or the reward of a turn is NaN or
+    infinite.
 
     Source:
         Schulman et al., arXiv:1506.02438, eq. 16; cut against ended: Pardo et al.,

@@ -21,9 +21,8 @@ def check_judge(plugin: str | type[Judge], **options: Any) -> None:
       - ``works_on`` is ``cpu``, ``gpu`` or ``elsewhere``.
     - No exchange gives no judgement; ``version`` is not empty and stays what it is.
 
-    Raises:
-        AssertionError: A promise is broken.
-        ScorerError: It gave something that is not a judgement.
+    Raises AssertionError if a promise is broken, ScorerError if it gave something that is not a
+    judgement.
     """
     judge: Judge = built("scorer", plugin, options)
     version, exchanges = judge.version, _exchanges()

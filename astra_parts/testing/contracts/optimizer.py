@@ -28,8 +28,7 @@ def check_optimizer(plugin: str | type[OptimizerPlugin], **options: Any) -> None
     - A weight without a gradient, or with the rate 0, stays the same: that is how parts are frozen.
     - Its state is tensors and plain values: restored from them, it continues in the same way.
 
-    Args:
-        plugin: A built-in name, an import path or a file's, or the class.
+    ``plugin``: a built-in name, an import path or a file's, or the class.
     """
     chosen: OptimizerPlugin = built("optimizer", plugin, options)
     promise(hasattr(chosen.options, "weight_decay"), "its Options have a weight_decay")

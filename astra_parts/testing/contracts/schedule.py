@@ -29,8 +29,7 @@ def check_schedule(
       first, which would otherwise learn nothing.
     - Its state is plain values: restored from them, it gives the rates that would have followed.
 
-    Args:
-        plugin: A built-in name, an import path or a file's, or the class.
+    ``plugin``: a built-in name, an import path or a file's, or the class.
     """
     chosen: SchedulePlugin = built("schedule", plugin, options)
     optimizer, schedule = _made(chosen, warmup_steps)

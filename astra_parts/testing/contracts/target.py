@@ -40,9 +40,7 @@ def check_target(target: Target | LanguageModel | str | type[Target], **options:
         target: Ready to answer; or a built-in name, an import path, or the class.
         options: Of a target by its name or class, as in params.yaml.
 
-    Raises:
-        AssertionError: A promise is broken.
-        TargetError: It gave no answer.
+    Raises AssertionError if a promise is broken, TargetError if it gave no answer.
     """
     ready = built("target", target, options) if isinstance(target, str | type) else target
     own = as_target(ready, _CONFIG)

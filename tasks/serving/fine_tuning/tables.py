@@ -64,8 +64,7 @@ CHECKPOINTS = sa.Table(
 class Job:
     """A job in the database.
 
-    Attributes:
-        starts: How often a worker has begun or resumed it since its last step.
+    ``starts``: how often a worker has begun or resumed it since its last step.
     """
 
     number: int

@@ -23,8 +23,7 @@ def moved_from(database: Path) -> tuple[str, ...]:
     A folder that still exists counts only if there are artifacts beside the store: then it is the
     original of a copy, which must not be written to.
 
-    Args:
-        database: A SQLite file; one that is not MLflow's has none.
+    ``database``: a SQLite file; one that is not MLflow's has none.
     """
     if not database.is_file() or not database.stat().st_size:
         return ()

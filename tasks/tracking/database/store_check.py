@@ -20,9 +20,8 @@ def has_store() -> bool:
 def check_store() -> None:
     """Checks that the store can be read, or if there is none yet.
 
-    Raises:
-        TrackingError: It is unreachable, damaged or denies access.
-        DiskFullError: Its disk is full.
+    Raises TrackingError if it is unreachable, damaged or denies access; DiskFullError if its disk
+    is full.
     """
     database = sqlite_file(tracking_uri())
     with store_errors():

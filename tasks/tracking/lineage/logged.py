@@ -48,8 +48,7 @@ def log_inputs(client: "MlflowClient", run_id: str, datasets: Mapping[str, Path]
     Our own digest is always there. DVC's is a tag, because its lock file may be missing, or may not
     yet name the inputs of the stage that is running.
 
-    Args:
-        datasets: Files or folders by their role, such as ``prompts``.
+    ``datasets``: files or folders by their role, such as ``prompts``.
     """
     from mlflow.entities import Dataset, DatasetInput, InputTag
 

@@ -34,8 +34,7 @@ def version_number(name: str, wanted: str) -> str | None:
 def copy_version(name: str, wanted: str, folder: Path) -> Parent:
     """Copies the attacker of a version into ``folder``; an alias is resolved once, here.
 
-    Args:
-        folder: The place for its Hugging Face folder; an existing one is of the same version.
+    ``folder``: the place for its Hugging Face folder; an existing one is of the same version.
 
     Raises TrackingError if there is no such version, it is incomplete, or the store cannot be read.
     """

@@ -74,8 +74,7 @@ def code_changes(folder: Path = Path(), *, limit: int = 100_000) -> str:
 
     For other files, which may hold prompts or replies, it has only names and counts of lines.
 
-    Args:
-        limit: Most characters; a longer patch is cut and ends with a line that says so.
+    ``limit``: most characters; a longer patch is cut and ends with a line that says so.
     """
     told = _git(folder, "diff", "HEAD", "--stat") or ""
     if not told:

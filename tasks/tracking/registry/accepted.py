@@ -26,8 +26,7 @@ _FOLDER = "data"
 class AcceptedData:
     """The profiles of a version's data.
 
-    Attributes:
-        profiles: By subject; a version registered before there were profiles has none.
+    ``profiles``: by subject; a version registered before there were profiles has none.
     """
 
     version: str

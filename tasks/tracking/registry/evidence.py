@@ -28,8 +28,7 @@ _FORMAT = "attacker.json"
 class Evidence:
     """Everything that is recorded about one attacker, read from files and checked.
 
-    Attributes:
-        target_digest: The digest of the target, or of its weights if it has some.
+    ``target_digest``: the digest of the target, or of its weights if it has some.
     """
 
     params: Mapping[str, Any]

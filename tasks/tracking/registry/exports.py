@@ -17,13 +17,11 @@ from tasks.tracking.store import connect, store_errors
 def export_version(name: str, wanted: str, folder: Path, *, base: Path) -> None:
     """Writes the attacker of a version with all its weights.
 
-    Args:
-        base: The folder that the models stage wrote, with the base of weights at a service.
+    ``base``: the folder that the models stage wrote, with the base of weights at a service.
 
-    Raises:
-        ConfigurationError: The folder has files, or the weights adapt a base other than that here.
-        TrackingError: There is no such version.
-        TrainingError: The service does not give the weights away.
+    Raises ConfigurationError if the folder has files, or the weights adapt a base other than that
+    here; TrackingError if there is no such version; TrainingError if the service does not give the
+    weights away.
     """
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         msg = f"--folder must be new or empty, got {folder}; name another"

@@ -47,8 +47,7 @@ _CALL_PARAMS = ("max_new_tokens", "temperature", "top_p", "top_k", "seed")
 class Package:
     """A checkpoint with what its serving code needs.
 
-    Attributes:
-        config: ``separator``, ``max_context_tokens`` and the sampling defaults.
+    ``config``: ``separator``, ``max_context_tokens`` and the sampling defaults.
     """
 
     checkpoint: Path
