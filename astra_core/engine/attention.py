@@ -86,7 +86,10 @@ def _repeatable(query: Tensor, mask: Tensor | None) -> AbstractContextManager[No
     On CUDA the one that takes masks and fp32 and saves memory adds up in any order.
     """
     is_asked = torch.are_deterministic_algorithms_enabled() and query.requires_grad
-    is_flash = mask is None and query.dtype != torch.float32
+    device = query.device.type
+    is_cast = torch.is_autocast_enabled(device)
+    dtype = torch.get_autocast_dtype(device) if is_cast else query.dtype
+    is_flash = mask is None and dtype != torch.float32
     if not is_asked or is_flash or not query.is_cuda:
         return nullcontext()
     scope: AbstractContextManager[None] = sdpa_kernel(SDPBackend.MATH)

@@ -9,7 +9,8 @@ in blocks, just wide enough for products to reach their full rate.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -52,9 +53,14 @@ def kept_logits_on(device: torch.device) -> int:
     return int(_KEPT_SHARE * total / 2)
 
 
-def row_blocks(weight: Float[Tensor, "V H"], num_rows: int) -> list[slice]:
-    """Rows whose logits are computed at a time: all on a CPU, which divides the vocabulary."""
-    if not weight.is_cuda:
+def row_blocks(
+    weight: Float[Tensor, "V H"], num_rows: int, *, is_kept: bool = False
+) -> list[slice]:
+    """Rows whose logits are computed at a time: all on a CPU, which divides the vocabulary.
+
+    On a GPU all too, if the kernels read them and they are kept: nothing else is as large.
+    """
+    if not weight.is_cuda or (is_kept and _kernels() is not None):
         return [slice(0, num_rows)]
     return list(_slices(max(num_rows, 1), max(1, _LOGITS_PER_GPU_PASS // len(weight))))
 
@@ -83,7 +89,7 @@ def label_logprobs(
     )
     found = [
         _LabelLogprobs.apply(states[own], head.weight, head.bias, labels[own], products)  # type: ignore[no-untyped-call]
-        for own in row_blocks(head.weight, len(labels))
+        for own in row_blocks(head.weight, len(labels), is_kept=products.is_kept)
     ]
     return found[0] if len(found) == 1 else torch.cat(found)
 
@@ -222,6 +228,10 @@ def blockwise_gradients(
 
 def _logsumexp(logits: Float[Tensor, "S B"], dtype: torch.dtype) -> Float[Tensor, " S"]:
     """As torch's, in ``dtype``; half-precision logits are not copied before."""
+    kernels = _kernels() if logits.is_cuda and dtype == torch.float32 else None
+    if kernels is not None:
+        found: Tensor = kernels.row_logsumexp(logits)
+        return found
     if logits.dtype == dtype:
         return logits.logsumexp(dim=1)
     top = logits.amax(dim=1).to(dtype)
@@ -235,13 +245,28 @@ def _gradient(
     *,
     outer: Float[Tensor, " S"],
 ) -> Float[Tensor, "S B"]:
-    """The gradient of the labels' log-probabilities at the logits; overwrites fp32 logits."""
+    """The gradient of the labels' log-probabilities at the logits, which may be overwritten."""
     (is_here, places), (totals,) = labels, statistics
+    kernels = _kernels() if logits.is_cuda and totals.dtype == torch.float32 else None
+    if kernels is not None:
+        # A GPU takes the whole vocabulary at a time, so every label is here.
+        found: Tensor = kernels.overwrite_with_gradient(logits, totals, places[:, 0], outer=outer)
+        return found
     is_wide = logits.dtype == totals.dtype
     own = logits.sub_(totals[:, None]) if is_wide else logits - totals[:, None]
     own.exp_().mul_(-outer[:, None])
     own.scatter_add_(1, places, (outer * is_here)[:, None])
     return own.to(logits.dtype)
+
+
+@cache
+def _kernels() -> Any:
+    """``head_kernels``; None without triton, which comes with torch for CUDA alone."""
+    if find_spec("triton") is None:
+        return None
+    from astra_core.engine import head_kernels
+
+    return head_kernels
 
 
 def within(labels: Int[Tensor, " S"], block: slice) -> tuple[Tensor, Tensor]:

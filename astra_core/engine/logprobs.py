@@ -12,6 +12,7 @@ from astra_core.engine.head import label_logprobs
 from astra_core.engine.masks import attention_masks
 from astra_core.engine.plan import Plan
 from astra_core.engine.products.routes import Route
+from astra_core.engine.steps.stepper import round_up
 from astra_core.engine.trees.packing import PackedRows, packed_rows
 from astra_core.engine.trees.tree_attention import with_blocks
 from astra_core.models.rows import (
@@ -26,6 +27,8 @@ from astra_core.models.rows import (
 _WORTH_PACKING = 0.9
 # A GPU attends to rows several times faster than to trees, and merging itself takes longer there.
 _WORTH_PACKING_THERE = 0.4
+# Compiled passes have a multiple of so many columns.
+_COLUMNS = 64
 
 
 def token_logprobs(
@@ -193,7 +196,7 @@ def continuation_states(
     """
     plan = plan or Plan.of(model)
     if plan.aligns_rows and not (plan.packs_trees and _share(rows) <= _WORTH_PACKING_THERE):
-        return _aligned_states(model, rows)
+        return _aligned_states(model, rows, rounds=plan.compiles_passes)
     sequences = rows.sequences()
     num_tokens = sum(map(len, sequences))
     if plan.packs_trees:
@@ -222,20 +225,25 @@ def _share(rows: TokenRows) -> float:
     return (int((first >= 0).sum()) + total - int(masks.sum())) / max(total, 1)
 
 
-def _aligned_states(model: Any, rows: TokenRows) -> Float[Tensor, "B T+1 H"]:
+def _aligned_states(model: Any, rows: TokenRows, *, rounds: bool) -> Float[Tensor, "B T+1 H"]:
     """Every row from the first column on: what is behind its end is after it, so nothing is hidden.
 
     Without a mask a GPU takes its quickest attention, whose gradient is the same each time.
+    ``rounds`` adds blank rows and columns up to one of few shapes, each of which is compiled.
     """
     size, tail = rows.input_ids.shape[1], rows.continuation_ids.shape[1]
     places = torch.arange(size, device=rows.input_ids.device)
     shift = rows.attention_mask.argmax(dim=1, keepdim=True)
     ids = rows.input_ids.gather(1, (places + shift).clamp(max=size - 1))
+    if rounds:
+        blank = -size % _COLUMNS, round_up(len(ids)) - len(ids)
+        ids = torch.nn.functional.pad(ids, (0, blank[0], 0, blank[1]))
     output = model.base_model(input_ids=ids, use_cache=False)
     # The state before the first token of a continuation is the last one of its context.
     wanted = (places[size - tail - 1 :] - shift).clamp(min=0)
     states: Tensor = output.last_hidden_state
-    flat = (wanted + torch.arange(len(ids), device=ids.device)[:, None] * size).flatten()
+    own = torch.arange(len(wanted), device=ids.device)[:, None] * ids.shape[1]
+    flat = (wanted + own).flatten()
     return states.flatten(0, 1).index_select(0, flat).view(*wanted.shape, states.shape[2])
 
 

@@ -77,7 +77,7 @@ class DecodingStep:
         limit = generation.max_new_tokens
         self.cache = cache
         self._model, self._generation, self._rules = model, generation, rules
-        self._draw = compiled_function(self._next, is_static=True) if compiles else self._next
+        self._draw = compiled_function(self._next) if compiles else self._next
         self._slots = torch.arange(cache.capacity, device=device)
         self._token = torch.zeros(rows, dtype=torch.long, device=device)
         self._length = torch.zeros(rows, dtype=torch.long, device=device)
