@@ -10,6 +10,8 @@ from functools import cache, partial
 from typing import Any
 
 import torch
+from torch import Tensor
+from transformers.cache_utils import Cache
 
 # Shapes of one function: turns of several lengths, and the last batch of an experience.
 _MOST_SHAPES = 64
@@ -21,6 +23,44 @@ def compiled(model: Any) -> Iterator[None]:
 
     A pass with a mask, as packed trees have, runs as written: its shape is another each time.
     """
+    with _replaced(model, lambda _, layer: partial(_learn, layer)):
+        yield
+
+
+@contextmanager
+def compiled_step(model: Any, cache: Cache) -> Iterator[None]:
+    """The same for a pass of one token for each row, which reads and writes this cache.
+
+    Each layer is given its own part of the cache, since a program that looks its number up would
+    be another for every layer.
+    """
+    parts = [OwnLayer(layers=[layer]) for layer in cache.layers]
+    with _replaced(model, lambda number, layer: partial(_step, layer, cache, parts[number])):
+        yield
+
+
+class OwnLayer(Cache):  # type: ignore[misc]
+    """A cache of one layer, whatever number that is asked for."""
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Writes into the layer; see transformers' Cache."""
+        del layer_idx
+        found: tuple[Tensor, Tensor] = self.layers[0].update(
+            key_states, value_states, *args, **kwargs
+        )
+        return found
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Tokens in the layer, as it tells them."""
+        del layer_idx
+        return int(self.layers[0].get_seq_length())
+
+
+@contextmanager
+def _replaced(model: Any, forward: Callable[[int, Any], Callable[..., Any]]) -> Iterator[None]:
+    """Runs the body with another pass for each layer, which is given with its number."""
     from transformers.modeling_layers import GradientCheckpointingLayer
 
     layers = [
@@ -28,8 +68,8 @@ def compiled(model: Any) -> Iterator[None]:
         for module in model.base_model.modules()
         if isinstance(module, GradientCheckpointingLayer) and "forward" not in vars(module)
     ]
-    for layer in layers:
-        layer.forward = partial(_run, layer)
+    for number, layer in enumerate(layers):
+        layer.forward = forward(number, layer)
     try:
         yield
     finally:
@@ -37,10 +77,15 @@ def compiled(model: Any) -> Iterator[None]:
             del layer.forward
 
 
-def _run(layer: Any, *args: Any, **kwargs: Any) -> Any:
+def _learn(layer: Any, *args: Any, **kwargs: Any) -> Any:
     has_mask = kwargs.get("attention_mask") is not None
     forward = type(layer).forward if has_mask else _compiled_forward(type(layer))
     return forward(layer, *args, **kwargs)
+
+
+def _step(layer: Any, cache: Cache, part: Cache, *args: Any, **kwargs: Any) -> Any:
+    own = {name: part if value is cache else value for name, value in kwargs.items()}
+    return _compiled_forward(type(layer))(layer, *args, **own)
 
 
 @cache

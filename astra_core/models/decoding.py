@@ -149,7 +149,9 @@ def draw_in_blocks(logits: Float[Tensor, "B V"], uniform: Float[Tensor, " B"]) -
     rows, size = logits.shape
     top = logits.amax(dim=1, keepdim=True)
     if logits.is_cuda:
-        weights = torch.nn.functional.pad((logits - top).exp(), (0, -size % _BLOCK))
+        weights = (logits - top).exp()
+        if size % _BLOCK:
+            weights = torch.nn.functional.pad(weights, (0, -size % _BLOCK))
     else:
         weights = logits.new_zeros(rows, size + -size % _BLOCK)
         torch.sub(logits, top, out=weights[:, :size])

@@ -39,7 +39,7 @@ class SlotCache(Cache):  # type: ignore[misc]
     """A transformers cache in which every row writes one token per pass into a slot of its own."""
 
     def __init__(self, buffers: Sequence[dict[str, Tensor]]) -> None:
-        self._aim = _Aim(buffers[0]["keys"])
+        self._aim = _Aim(buffers)
         super().__init__(
             layers=[_SlotLayer(own["keys"], own["values"], aim=self._aim) for own in buffers]
         )
@@ -69,25 +69,24 @@ class SlotCache(Cache):  # type: ignore[misc]
 
 
 class _Aim:
-    """The slots that a pass writes, counted through all rows and heads; shared by all layers."""
+    """The slots that a pass writes, counted through all rows and heads; shared by all layers.
 
-    def __init__(self, keys: Float[Tensor, "R K C D"]) -> None:
-        self._capacity = keys.shape[2]
-        self._rows = torch.arange(keys.shape[0], device=keys.device)
-        self._known: dict[int, Tensor] = {}
-        self._slots = self._rows
+    Attributes:
+        places: For layers of so many heads of keys.
+    """
+
+    def __init__(self, buffers: Sequence[dict[str, Tensor]]) -> None:
+        keys = buffers[0]["keys"]
+        num_rows, _, self._capacity, _ = keys.shape
+        self._rows = torch.arange(num_rows, device=keys.device)
+        counts = dict.fromkeys(states.shape[1] for own in buffers for states in own.values())
+        self.places: dict[int, Int[Tensor, " RK"]] = dict.fromkeys(counts, self._rows)
 
     def at(self, slots: Int[Tensor, " R"]) -> None:
-        self._slots, self._known = slots, {}
-
-    def of_heads(self, count: int) -> Int[Tensor, " RK"]:
-        """For a layer of so many heads of keys."""
-        found = self._known.get(count)
-        if found is None:
+        for count in self.places:
             heads = torch.arange(count, device=self._rows.device)
             first = (self._rows[:, None] * count + heads) * self._capacity
-            found = self._known[count] = (first + self._slots[:, None]).flatten()
-        return found
+            self.places[count] = (first + slots[:, None]).flatten()
 
 
 class _SlotLayer(CacheLayerMixin):  # type: ignore[misc]
@@ -106,7 +105,7 @@ class _SlotLayer(CacheLayerMixin):  # type: ignore[misc]
     ) -> tuple[Tensor, Tensor]:
         del args, kwargs
         for buffer, states in ((self.keys, key_states), (self.values, value_states)):
-            places = self._aim.of_heads(buffer.shape[1])
+            places = self._aim.places[buffer.shape[1]]
             # Along one dimension: to index rows and slots by two would take a sort.
             flat = buffer.view(-1, buffer.shape[3])
             flat.index_copy_(0, places, states.reshape(-1, buffer.shape[3]).to(buffer.dtype))

@@ -7,7 +7,7 @@ devices the same step runs as it is written.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.cache.key_values import KeyValues
-from astra_core.engine.compilation import compiled_function
+from astra_core.engine.compilation import compiled_function, compiled_step
 from astra_core.engine.masks import additive_mask
 from astra_core.engine.steps.drawing import DecodingRules, draw_token
 from astra_core.engine.steps.slots import SlotCache
@@ -77,7 +77,8 @@ class DecodingStep:
         limit = generation.max_new_tokens
         self.cache = cache
         self._model, self._generation, self._rules = model, generation, rules
-        self._draw = compiled_function(self._next) if compiles else self._next
+        self._compiles = compiles
+        self._draw = compiled_function(draw_token) if compiles else draw_token
         self._slots = torch.arange(cache.capacity, device=device)
         self._token = torch.zeros(rows, dtype=torch.long, device=device)
         self._length = torch.zeros(rows, dtype=torch.long, device=device)
@@ -149,7 +150,7 @@ class DecodingStep:
         self.cache.aim(self._length)
         visible = self._slots <= self._length[:, None]
         mask = additive_mask(visible[:, None], self.cache.layers[0].keys.dtype)
-        token, logprob = self._draw(mask)
+        token, logprob = self._next(mask)
         at = self._count[:, None]
         self._tokens.scatter_(1, at, token[:, None])
         self._logprobs.scatter_(1, at, logprob[:, None])
@@ -168,15 +169,16 @@ class DecodingStep:
         """The token that each row draws, and its log-probability."""
         column = self._count.clamp(max=self._uniforms.shape[1] - 1)
         uniform = self._uniforms.gather(1, column[:, None])[:, 0]
-        output = self._model(
-            input_ids=self._token[:, None],
-            attention_mask=mask,
-            position_ids=self._length[:, None],
-            past_key_values=self.cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        return draw_token(
+        with compiled_step(self._model, self.cache) if self._compiles else nullcontext():
+            output = self._model(
+                input_ids=self._token[:, None],
+                attention_mask=mask,
+                position_ids=self._length[:, None],
+                past_key_values=self.cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
+        return self._draw(
             output.logits[:, -1],
             self._generation,
             uniform,
