@@ -132,8 +132,8 @@ class SystemConfiguration(Section):
     )
     compile: bool = Field(
         default=False,
-        description="torch compiles the step that draws a token on a GPU: a quarter more tokens a "
-        "second for large models, after half a minute for each length of text.",
+        description="torch compiles the step that draws a token on a GPU: more tokens a second "
+        "for large models, after ten seconds for each length of text.",
     )
     prefix_cache_mib: int = Field(
         default=1024,

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from astra_core.engine.bars import Barred, lower_barred
+from astra_core.engine.compilation import has_compiler
 from astra_core.engine.products.routes import Route, fast_route
 from astra_core.engine.products.split_product import (
     Factor,
@@ -261,8 +261,8 @@ def _gradient(
 
 @cache
 def _kernels() -> Any:
-    """``head_kernels``; None without triton, which comes with torch for CUDA alone."""
-    if find_spec("triton") is None:
+    """``head_kernels``, if they can be compiled."""
+    if not has_compiler():
         return None
     from astra_core.engine import head_kernels
 

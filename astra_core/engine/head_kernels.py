@@ -1,8 +1,8 @@
-"""Triton kernels for rows of logits on a GPU: each reads a row once, where torch takes a dozen
-passes over a tensor as wide as the vocabulary, most of them in fp32.
+"""Triton kernels for rows of logits on a GPU, each of which reads a row once.
 
-A row's result depends on the row alone. triton comes with torch for CUDA and with no other, so
-``head`` imports this module only there.
+torch takes a dozen passes over a tensor as wide as the vocabulary, most of them in fp32. A row's
+result depends on the row alone. triton comes with torch for CUDA and with no other, so ``head``
+imports this module only there.
 """
 
 import torch
@@ -16,12 +16,12 @@ _BLOCK = 4096
 
 
 @triton.jit
-def _sum_rows(logits, totals, width: tl.constexpr, BLOCK: tl.constexpr):
+def _sum_rows(logits, totals, width: tl.constexpr, block: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
-    lanes = tl.arange(0, BLOCK)
-    top = tl.full((BLOCK,), float("-inf"), tl.float32)
-    total = tl.zeros((BLOCK,), tl.float32)
-    for start in range(0, width, BLOCK):
+    lanes = tl.arange(0, block)
+    top = tl.full((block,), float("-inf"), tl.float32)
+    total = tl.zeros((block,), tl.float32)
+    for start in range(0, width, block):
         at = start + lanes
         own = tl.load(logits + row * width + at, mask=at < width, other=float("-inf"))
         own = own.to(tl.float32)
@@ -35,11 +35,9 @@ def _sum_rows(logits, totals, width: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _differentiate(
-    logits, totals, labels, outer, width: tl.constexpr, BLOCK: tl.constexpr
-):
+def _differentiate(logits, totals, labels, outer, width: tl.constexpr, block: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
-    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    at = tl.program_id(1) * block + tl.arange(0, block)
     places = logits + row * width + at
     own = tl.load(places, mask=at < width, other=float("-inf")).to(tl.float32)
     slope = tl.load(outer + row)
@@ -51,7 +49,7 @@ def _differentiate(
 def row_logsumexp(logits: Float[Tensor, "S V"]) -> Float[Tensor, " S"]:
     """The log of the sum of exponentials of each row, in fp32."""
     totals = torch.empty(len(logits), dtype=torch.float32, device=logits.device)
-    _sum_rows[len(logits),](logits, totals, logits.shape[1], BLOCK=_BLOCK, num_warps=8)
+    _sum_rows[len(logits),](logits, totals, logits.shape[1], block=_BLOCK, num_warps=8)
     return totals
 
 
@@ -62,10 +60,10 @@ def overwrite_with_gradient(
     *,
     outer: Float[Tensor, " S"],
 ) -> Float[Tensor, "S V"]:
-    """The gradient of the labels' log-probabilities times ``outer``, in the memory of the logits."""
+    """The gradient of the labels' log-probabilities, times ``outer``, in the logits' memory."""
     rows, width = logits.shape
     grid = rows, triton.cdiv(width, _BLOCK)
     _differentiate[grid](
-        logits, totals, labels, outer.contiguous(), width, BLOCK=_BLOCK, num_warps=8
+        logits, totals, labels, outer.contiguous(), width, block=_BLOCK, num_warps=8
     )
     return logits

@@ -158,7 +158,7 @@ class Trainer:
     @property
     def plan(self) -> Plan:
         """How the attacker is run, in rollouts and while it learns."""
-        return learning_plan(self.sampler.system.plan, self.config)
+        return learning_plan(self.sampler.system.attacker, self.config)
 
     def train(self, on_step: Callable[[StepReport], None] | None = None) -> Progress:
         """Runs all ``steps`` and returns the progress; the attacker is then the one that is kept.

@@ -17,6 +17,7 @@ from astra_core.agents import Agent, separate_models
 from astra_core.algorithm import Algorithm, Batch, loss_of, own_weights
 from astra_core.algorithms.movement import moved_means
 from astra_core.config import TrainingConfiguration
+from astra_core.engine.compilation import compiles
 from astra_core.engine.plan import Plan
 from astra_core.engine.products.precision import Precision, of_device
 from astra_core.errors import TrainingError
@@ -92,12 +93,17 @@ def refuse_many_nonfinite(count: int, *, limit: int, last: Update) -> None:
         raise TrainingError(msg)
 
 
-def learning_plan(plan: Plan, config: TrainingConfiguration) -> Plan:
-    """The plan with a configuration's settings of updates, whose precision is settled."""
-    asked = of_device(config.precision, plan.machine.device)
+def learning_plan(model: LanguageModel, config: TrainingConfiguration) -> Plan:
+    """The model's plan with a configuration's settings of updates, whose precision is settled."""
+    device = model.plan.machine.device
+    asked = of_device(config.precision, device)
     precision: Precision = "fp32" if asked == "fp32" else "bf16"
-    return plan.learning(
-        precision=precision, recomputes=config.gradient_checkpointing, compiles=config.compile
+    return model.plan.learning(
+        precision=precision,
+        recomputes=config.gradient_checkpointing,
+        compiles=compiles(
+            config.compile, device, num_weights=model.num_parameters, steps=config.training_steps
+        ),
     )
 
 
@@ -126,10 +132,8 @@ class Updates:
         self._world = world
         self._agents = tuple(agent.name for agent in agents)
         self._models = separate_models(agents) or {"": attacker}
-        self.plan = learning_plan(attacker.plan, config)
-        self._plans = {
-            name: learning_plan(model.plan, config) for name, model in self._models.items()
-        }
+        self.plan = learning_plan(attacker, config)
+        self._plans = {name: learning_plan(model, config) for name, model in self._models.items()}
         is_divided = config.sharding == "full" and world.size > 1
         self.shards = Shards(attacker, world=world) if is_divided else None
         learned = self.shards.model if self.shards else attacker.model

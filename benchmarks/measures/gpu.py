@@ -20,6 +20,7 @@ from astra_core.config import GenerationConfiguration
 from astra_core.errors.exception_text import shown
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.rows import pad_rows, padded_logprobs
+from astra_core.models.utterances import Utterance
 from astra_core.seeding import derive_key
 from astra_parts.arguments import LineParser
 from benchmarks.cards import NEW_TOKENS, SHORT, SIZES, TINY, Card, Size, largest_gap
@@ -84,7 +85,14 @@ def decoding(card: Card, size: Size) -> None:
     _line(card, size, "generate", _generate(model, size, size.rows[0]), size.rows[0])
 
 
-def _line(card: Card, size: Size, way: str, run: Callable[[int], float], rows: int) -> None:
+def _line(
+    card: Card,
+    size: Size,
+    way: str,
+    ways: tuple[Callable[[int], None], Callable[[], float]],
+    rows: int,
+) -> None:
+    run, largest_gap_of = ways
     if card.is_over:
         card.add("decoding", model=size.name, rows=rows, way=way, failed="no time left")
         return
@@ -92,8 +100,8 @@ def _line(card: Card, size: Size, way: str, run: Callable[[int], float], rows: i
         first = card.time(lambda: run(NEW_TOKENS))
         run(SHORT)
         short = card.time(lambda: run(SHORT), 2)
-        gaps: list[float] = []
-        long = card.time(lambda: gaps.append(run(NEW_TOKENS)), 2)
+        long = card.time(lambda: run(NEW_TOKENS), 2)
+        gap = largest_gap_of()
     except Exception as error:  # noqa: BLE001  # the other lines count too
         card.add("decoding", model=size.name, rows=rows, way=way, failed=shown(error))
         return
@@ -111,7 +119,7 @@ def _line(card: Card, size: Size, way: str, run: Callable[[int], float], rows: i
         share_of_limit=round(limit / step, 3),
         first_s=round(first, 1),
         peak_gib=round(card.peak_gib(), 1),
-        gap=round(max(gaps), 4),
+        gap=round(gap, 4),
     )
 
 
@@ -122,18 +130,22 @@ def _num_weights(size: Size) -> int:
         )
 
 
-def _ours(speaker: LanguageModel, size: Size, rows: int) -> Callable[[int], float]:
-    """Draws so many tokens for every row; gives the gap of some log-probabilities."""
+def _ours(
+    speaker: LanguageModel, size: Size, rows: int
+) -> tuple[Callable[[int], None], Callable[[], float]]:
+    """Draws so many tokens for every row, and the gap of some log-probabilities of the last."""
     contexts = size.contexts(rows)
     keys = [[derive_key(0, "gpu", row)] for row in range(rows)]
 
-    def run(count: int) -> float:
+    few: list[Utterance] = []
+
+    def run(count: int) -> None:
         generation = GenerationConfiguration(max_new_tokens=count, min_new_tokens=count)
         with speaker.remembering(1 << 30, is_bf16=True):
             found = speaker.continuations(contexts, keys, generation, tokens_per_batch=1 << 18)
-        if count == SHORT:
-            return 0.0
-        few = [one.utterances[0] for one in found[:4]]
+        few[:] = [one.utterances[0] for one in found[:4]]
+
+    def gap() -> float:
         given = pad_rows(
             contexts[:4], [own.token_ids for own in few], pad_id=0, device=speaker.device
         )
@@ -141,15 +153,17 @@ def _ours(speaker: LanguageModel, size: Size, rows: int) -> Callable[[int], floa
             plain = padded_logprobs(speaker.model, given)
         return largest_gap([own.logprobs for own in few], plain.tolist())
 
-    return run
+    return run, gap
 
 
-def _generate(model: Any, size: Size, rows: int) -> Callable[[int], float]:
+def _generate(
+    model: Any, size: Size, rows: int
+) -> tuple[Callable[[int], None], Callable[[], float]]:
     from transformers import GenerationConfig
 
     ids = torch.tensor(size.contexts(rows), device=model.device)
 
-    def run(count: int) -> float:
+    def run(count: int) -> None:
         sampling = GenerationConfig(
             max_new_tokens=count,
             min_new_tokens=count,
@@ -162,9 +176,8 @@ def _generate(model: Any, size: Size, rows: int) -> Callable[[int], float]:
             model.generate(
                 input_ids=ids, attention_mask=torch.ones_like(ids), generation_config=sampling
             )
-        return 0.0
 
-    return run
+    return run, lambda: 0.0
 
 
 PARTS |= {"decoding": decoding, "rollouts": rollouts, "updates": updates}

@@ -99,9 +99,14 @@ def deterministic(monkeypatch):
 @pytest.mark.gpu
 @needs_cuda
 @pytest.mark.filterwarnings("ignore:cumsum_cuda_kernel")
-@pytest.mark.parametrize("name", ["dpo", "ppo"])
-def test_training_on_cuda_in_bf16_resumes_bit_for_bit(tmp_path, deterministic, name):
-    settings = {"algorithm": choice(name), "optimizer": choice("adamw"), "precision": "bf16"}
+@pytest.mark.parametrize(("name", "compiles"), [("dpo", False), ("dpo", True), ("ppo", False)])
+def test_training_on_cuda_in_bf16_resumes_bit_for_bit(tmp_path, deterministic, name, compiles):
+    settings = {
+        "algorithm": choice(name),
+        "optimizer": choice("adamw"),
+        "precision": "bf16",
+        "compile": compiles,
+    }
     config = configured(**CONFIG | settings)
     whole = trainer_of(config, tmp_path / "whole", device="cuda")
     whole.train()

@@ -25,5 +25,7 @@ def test_kernels_give_the_logprobs_and_gradients_of_the_cpu(dtype):
         (chosen * outer.to(device)).sum().backward()
         found.append([chosen.detach().cpu(), given.grad.cpu(), own.weight.grad.cpu()])
 
-    tolerance = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 2e-2}
+    tolerance = (
+        {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 2e-2}
+    )
     torch.testing.assert_close(*found, **tolerance)

@@ -124,9 +124,9 @@ def test_recomputed_activations_give_the_same_update_of_packed_trees():
 
 @each_row("precision", ["fp32", "bf16"])
 def test_the_plan_of_an_update_follows_the_configuration(precision):
-    plan = tiny_system().attacker.plan
+    attacker = tiny_system().attacker
     config = TrainingConfiguration(precision=precision, gradient_checkpointing=True)
-    found = learning_plan(plan, config)
+    plan, found = attacker.plan, learning_plan(attacker, config)
 
     assert (precision, True) == (found.learns_in, found.recomputes)
     assert plan == found.learning(precision="fp32", recomputes=False)
