@@ -67,6 +67,11 @@ class MachineConfiguration(Section):
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="cpu", description="Where the models are; auto takes CUDA where there is a device."
     )
+    deterministic: bool = Field(
+        default=True,
+        description="Kernels that give the same bits each time, so that a resumed run is the run; "
+        "false takes the quickest.",
+    )
     num_processes: int = Field(
         default=1,
         ge=1,

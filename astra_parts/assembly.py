@@ -87,7 +87,7 @@ def load_system(
     device = device_for(machine.device)
     # torch calls every cumulative sum on CUDA nondeterministic, but over rows, as in sampling, it
     # is deterministic: so there is a warning instead of an error.
-    torch.use_deterministic_algorithms(True, warn_only=device.type == "cuda")
+    torch.use_deterministic_algorithms(machine.deterministic, warn_only=device.type == "cuda")
     # cuDNN's attention is prepared anew for every shape, which takes a second; the others are not.
     torch.backends.cuda.enable_cudnn_sdp(False)
     # Filling memory that is about to be overwritten takes a tenth of a rollout.

@@ -83,7 +83,9 @@ class plugin_call:  # noqa: N801 - used as a context manager alone
             return
         # Others, such as a stop by a signal, may pass through a plug-in that does not raise them.
         is_own = type(error).__module__ in {"builtins", _module_of(self._plugin)}
-        if not (isinstance(error, Exception | SystemExit) or is_own):
+        # A GPU's memory that runs out in a plug-in is no fault of it.
+        is_memory = type(error).__name__ == "OutOfMemoryError"
+        if is_memory or not (isinstance(error, Exception | SystemExit) or is_own):
             return
         is_known = isinstance(error, PluginError) or is_built_in(name)
         if is_known and not isinstance(error, SystemExit):

@@ -184,10 +184,14 @@ class Trainer:
         """
         return resume(self, self._state)
 
-    def dry_run(self, graphs: Sequence[Graph] | None = None) -> Trial:
+    def dry_run(
+        self, graphs: Sequence[Graph] | None = None, *, batch_size: int | None = None
+    ) -> Trial:
         """One batch rolled out, read and differentiated, without changing any state.
 
-        ``graphs``: rollouts to learn from; None takes those that the training begins with.
+        Args:
+            graphs: Rollouts to learn from; None takes those that the training begins with.
+            batch_size: Its rows; by default ``training.batch_size``.
 
         Raises TrainingError if the loss or a gradient is not finite, or there is nothing to learn.
         """
@@ -195,7 +199,7 @@ class Trainer:
             self.harness,
             self.updates,
             graphs=self._first_graphs if graphs is None else graphs,
-            batch_size=self.config.batch_size,
+            batch_size=batch_size or self.config.batch_size,
         )
 
     def steps(self) -> Iterator[StepReport]:

@@ -22,8 +22,8 @@ class Trial:
     """The result of one batch.
 
     Attributes:
-        peak_bytes: The most memory held: on the GPU where the attacker is on one, else the
-            process's resident memory.
+        peak_bytes: The most memory held: by the batch on the GPU where the attacker is on one,
+            else the process's resident memory.
         experience: The experience, with its seconds.
         gradient_s: Seconds of the batch's forward and backward pass.
     """
@@ -59,6 +59,8 @@ def try_batch(
             )
             raise TrainingError(msg)
         batch = next(harness.batches(experience, epoch=0, batch_size=batch_size))
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
         start = time.perf_counter()
         loss, _ = updates.gradients([batch], training_step=0)
         norm = updates.clip()

@@ -23,10 +23,13 @@ from tasks.pipeline.stage import sections_for
 from tasks.records.prompts import read_prompts
 from tasks.stages.training import TrainingFiles, TrainingParams, evaluator_of, trainer_of
 from tasks.trials.forecast import Amount, TrialMeasurements, forecast
+from tasks.trials.gpu_memory import try_memory
 from tasks.trials.measurement import examined_amount, rolled_amount
 from tasks.trials.workload import replies_of_a_tree
 
 if TYPE_CHECKING:
+    from astra_core.rollout import Graph
+    from astra_core.training.trainer import Trainer
     from astra_core.training.trial import Trial
 
 SECTIONS = tuple(field.name for field in fields(TrainingParams) if field.name != "registration")
@@ -42,13 +45,16 @@ NUM_SAMPLES = 5
 class Findings:
     """The findings of a trial.
 
-    ``price``: the price of a million of the target's tokens; None if unknown.
+    Attributes:
+        price: The price of a million of the target's tokens; None if unknown.
+        memory: The peak memory in words.
     """
 
     trial: "Trial"
     parts: dict[str, Amount]
     samples: tuple[str, ...]
     price: float | None
+    memory: str
 
     @property
     def total(self) -> Amount:
@@ -87,7 +93,7 @@ class Findings:
 
     def lines(self) -> list[str]:
         """The findings for a person."""
-        trial, total = self.trial, self.total
+        total = self.total
         parts = ", ".join(f"{name} {about(part.seconds)}" for name, part in self.parts.items())
         tokens = f"reads {total.tokens_in:,.0f} tokens, writes {total.tokens_out:,.0f}"
         cost = "unknown; give --price-per-million-tokens"
@@ -99,7 +105,7 @@ class Findings:
             self._batch(),
             f"{'target':<13}a whole run asks it for {total.calls:,.0f} replies; it {tokens}",
             f"{'time':<13}at most about {about(total.seconds)}: {parts}",
-            f"{'memory':<13}{trial.peak_bytes / 2**20:,.0f} MiB at the peak of this trial",
+            f"{'memory':<13}{self.memory}",
             f"{'cost':<13}{cost}",
             "nothing was changed",
         ]
@@ -169,7 +175,7 @@ def _findings(
         advance(1, note=f"rolling out {count} prompts")
         rolled, first = rolled_amount(trainer, count)
         advance(1, note="learning from one batch")
-        trial = trainer.dry_run(first)
+        trial, memory = _try_batch(trainer, first)
         advance(1, note="evaluating")
         examined = examined_amount(trainer, evaluator, num_prompts=num_examined)
         advance(1)
@@ -188,4 +194,18 @@ def _findings(
     page = examples_page(graphs, count=NUM_SAMPLES, is_revealed=is_revealed).splitlines()
     # Without the page's head; where prompts have categories, a column more.
     samples = tuple(line for line in page if line.startswith("|"))
-    return Findings(trial, forecast(params, measured), samples, price)
+    return Findings(trial, forecast(params, measured), samples, price, memory)
+
+
+def _try_batch(trainer: "Trainer", graphs: Sequence["Graph"]) -> tuple["Trial", str]:
+    """The trial of a batch, and its memory in words."""
+    import torch
+
+    device = trainer.sampler.system.attacker.device
+    if device.type != "cuda":
+        trial = trainer.dry_run(graphs)
+        return trial, f"{trial.peak_bytes / 2**20:,.0f} MiB at the peak of this trial"
+    rolled = torch.cuda.max_memory_allocated(device)
+    total = torch.cuda.get_device_properties(device).total_memory
+    trial, found = try_memory(trainer, graphs, total=total, rollouts=rolled)
+    return trial, found.line(trainer.config.batch_size)

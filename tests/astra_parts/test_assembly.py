@@ -51,6 +51,8 @@ def test_models_are_on_the_cpu_on_deterministic_kernels_by_default(folders):
     models = (system.attacker, speaker_of(system.target), system.reference)
     assert {"cpu"} == {model.device.type for model in models}
     assert torch.are_deterministic_algorithms_enabled()
+    loaded(folders, deterministic=False)
+    assert not torch.are_deterministic_algorithms_enabled()
 
 
 def test_a_plugin_that_draws_from_the_global_generator_draws_the_same_with_a_seed(folders):
