@@ -26,6 +26,7 @@ STANDARD = {
         "head",
     ),
     *(
+        "kernel",
         "kl",
         "layer",
         "linear",

@@ -57,3 +57,19 @@ def test_where_no_row_fits_it_is_one_line():
 def test_a_peak_beyond_the_memory_does_not_fit_either():
     with pytest.raises(TrainingError, match="must fit into 1 MiB"):
         tried(4, total=1 << 20)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_the_peak_is_that_of_the_batch():
+    trainer = trainer_of(configured(batch_size=4), sampler=Ready, device="cuda")
+    graphs = trainer.sampler.roll_out(trainer.sampler.prompts[:2], iteration=0)
+    held = torch.cuda.memory_allocated()
+    total = torch.cuda.get_device_properties(0).total_memory
+    trial, memory = try_memory(trainer, graphs, total=total, rollouts=held)
+
+    assert held < trial.peak_bytes < held + (1 << 30)
+    assert (4, ()) == (memory.batch_size, memory.fitting)
+    # The weights, their gradients and what is kept for those take more than this.
+    with pytest.raises(TrainingError, match="one row of training"):
+        try_memory(trainer, graphs, total=held, rollouts=held)
