@@ -8,9 +8,12 @@ has enough rows for a route, is decided where the size is known.
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any, Literal, Self
 
 import torch
+from packaging.requirements import Requirement
 
 from astra_core.engine.abilities import Abilities, abilities_of
 from astra_core.engine.compilation import compiled
@@ -154,6 +157,7 @@ class Plan:
                 *(["activations recomputed"] if self.recomputes else []),
                 f"freed memory {memory}",
                 f"{self.num_threads} thread{'s' * (self.num_threads != 1)}",
+                *_missed_pins(),
             ]
         )
 
@@ -172,6 +176,20 @@ class Plan:
             return "nothing cached"
         is_shared = self.abilities.takes_stems
         return "keys and values cached" + (", those of stems once" if is_shared else "")
+
+
+@cache
+def _missed_pins() -> tuple[str, ...]:
+    """Libraries in a version that the routes were not tried with, which may cost some of them."""
+    try:
+        wanted = map(Requirement, requires("astra-red-team") or ())
+    except PackageNotFoundError:
+        return ()
+    return tuple(
+        f"{one.name} {version(one.name)} instead of {one.specifier}"
+        for one in wanted
+        if one.name in {"torch", "transformers"} and not one.specifier.contains(version(one.name))
+    )
 
 
 def _size_in_words(num_parameters: int) -> str:

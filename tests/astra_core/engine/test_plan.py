@@ -11,7 +11,7 @@ from tiny_training import configured, trainer_of, weights_of
 from astra_core.config import LoraConfiguration
 from astra_core.engine.logprobs import continuation_states, token_logprobs
 from astra_core.engine.machine import Machine
-from astra_core.engine.plan import Plan, recomputed
+from astra_core.engine.plan import Plan, _missed_pins, recomputed
 from astra_core.engine.products.split_linear import SplitLinear
 from astra_core.engine.products.split_product import MIN_ROWS
 from astra_core.models.lora import add_adapters
@@ -195,3 +195,14 @@ def test_recomputation_changes_no_weight():
         runs[-1].train()
 
     assert weights_of(runs[0]) == weights_of(runs[1])
+
+
+def test_the_line_names_a_library_that_the_routes_were_not_tried_with(monkeypatch):
+    plan = Plan.of(tiny_model("gpt2", n_embd=32, n_layer=2), BARE)
+    assert "instead of" not in plan.describe()
+    monkeypatch.setattr("astra_core.engine.plan.version", lambda name: "5.17.0")
+    _missed_pins.cache_clear()
+    try:
+        assert "transformers 5.17.0 instead of <6,>=5.23" in plan.describe()
+    finally:
+        _missed_pins.cache_clear()
