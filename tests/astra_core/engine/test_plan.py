@@ -200,7 +200,7 @@ def test_recomputation_changes_no_weight():
 def test_the_line_names_a_library_that_the_routes_were_not_tried_with(monkeypatch):
     plan = Plan.of(tiny_model("gpt2", n_embd=32, n_layer=2), BARE)
     assert "instead of" not in plan.describe()
-    monkeypatch.setattr("astra_core.engine.plan.version", lambda name: "5.17.0")
+    monkeypatch.setattr("astra_core.engine.plan.version", lambda _: "5.17.0")
     _missed_pins.cache_clear()
     try:
         assert "transformers 5.17.0 instead of <6,>=5.23" in plan.describe()
