@@ -150,10 +150,7 @@ _PLACES = {
 def _in_our_words(
     config: TrainingConfiguration, folder: Path | str, theirs: dict[str, Any]
 ) -> tuple[TrainingConfiguration, Path]:
-    """Configuration and folder, after keywords from ASTRA-RL are translated.
-
-    Raises ConfigurationError if something was given twice, not at all, or has another place.
-    """
+    """Configuration and folder, after keywords from ASTRA-RL are translated."""
     known = {"eval_every", "ckpt_dir"}
     # The one that says most comes first.
     for name in sorted(theirs.keys() - known, key=lambda name: (name != "environment", name)):

@@ -62,10 +62,7 @@ def refusal(error: Exception) -> str:
 
 @contextmanager
 def _ending() -> Iterator[None]:
-    """Runs the body, which is stopped if it takes too many steps.
-
-    Raises ConfigurationError if it does.
-    """
+    """Runs the body, which is stopped if it takes too many steps."""
     steps, before = count(), sys.gettrace()
 
     def trace(*_: Any) -> Any:

@@ -140,10 +140,7 @@ class RayExecutor(Executor):
         self._ray = None
 
     def _join_cluster(self) -> Any:
-        """Ray, in a cluster.
-
-        Raises ConfigurationError if it is not installed, or no cluster answers.
-        """
+        """Ray, in a cluster."""
         if self._ray is None:
             ray = _import_ray()
             try:

@@ -102,10 +102,7 @@ class ProcessesExecutor(Executor):
                 worker.send(work, weights, shard=ledger.shards[number], call=self._call)
 
     def _hear(self, worker: _Worker, ledger: Ledger, advance: Advance) -> None:
-        """Takes what a worker has sent, or notes that it died.
-
-        Raises LostProcessError if too many died of one shard.
-        """
+        """Takes what a worker has sent, or notes that it died."""
         try:
             call, result, error = worker.pipe.recv()
         except (EOFError, OSError):

@@ -115,10 +115,7 @@ class Embedder:
 
 
 def _loaded(folder: str, device: torch.device) -> tuple[Any, Any]:
-    """Model and tokenizer of a folder; never asks the network.
-
-    Raises ConfigurationError if transformers cannot load it.
-    """
+    """Model and tokenizer of a folder; never asks the network."""
     from transformers import AutoModel, AutoTokenizer
 
     local = {"local_files_only": True, "trust_remote_code": False}

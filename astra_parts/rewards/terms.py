@@ -293,10 +293,7 @@ def _part(label: str, own: TermChoice) -> _Part:
 
 
 def _checked(term: Term, turns: Sequence[Turn]) -> list[float]:
-    """A term's values of the turns: a finite number for each.
-
-    Raises PluginError if it failed, or gave something else.
-    """
+    """A term's values of the turns: a finite number for each."""
     with plugin_call("term", term, "values"):
         given: Any = term.values(turns)
     if not isinstance(given, Sequence) or len(given) != len(turns):

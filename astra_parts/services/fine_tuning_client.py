@@ -147,11 +147,7 @@ class FineTuning:
         return found
 
     def _told(self, method: str, path: str, *, tries: int = 1, **parts: Any) -> dict[str, Any]:
-        """The answer as a record.
-
-        Raises ServiceRefusal if the service refuses the content of the data, TrainingError if there
-        is no usable answer after all tries.
-        """
+        """The answer as a record."""
         for number in range(tries):
             if number:
                 time.sleep(self._pause_s * 2 ** (number - 1))
@@ -202,10 +198,7 @@ def _record(content: bytes) -> dict[str, Any]:
 
 
 def _refused(status: int, content: bytes) -> str:
-    """The service's error message, masked.
-
-    Raises ServiceRefusal if it is about the content of the data.
-    """
+    """The service's error message, masked."""
     try:
         error = json.loads(content).get("error") or {}
         told = f"{error.get('code') or ''} {error.get('message') or ''}".strip()

@@ -161,10 +161,7 @@ class TextTrainer(ServiceTrainer):
         return self.asked.once("model", lines.records, do=lambda _: {"model": model, "trained": 1})
 
     def _job_done(self, lines: TrainingFile, *, base: str, iteration: int) -> str:
-        """The model of the iteration's job.
-
-        Raises TrainingError if the job ended without a model.
-        """
+        """The model of the iteration's job."""
         attempt = self._attempt(iteration)
         file = self._asked(
             f"file-{attempt}",
@@ -189,10 +186,7 @@ class TextTrainer(ServiceTrainer):
         raise _failed(subject, end.outcome, end.detail)
 
     def _attempt(self, iteration: int) -> int:
-        """The number of jobs of the iteration that ended without a model.
-
-        Raises TrainingError if the last one was refused, as another one would be.
-        """
+        """The number of jobs of the iteration that ended without a model."""
         attempt = 0
         while (end := self.asked.result(STAGE, iteration, f"end-{attempt}")) is not None:
             if end["outcome"] == "refused":

@@ -104,11 +104,7 @@ class Command(CalledTarget):
         return Question(record_digest([*told, messages, key.hex()]), body, tokens)
 
     def _ask(self, question: Question) -> Kept:
-        """The reply of an idle program, or of a new one, to one line; one that fails is ended.
-
-        Raises CallError if the program gave no reply, ConfigurationError if the program cannot be
-        started.
-        """
+        """The reply of an idle program, or of a new one, to one line; one that fails is ended."""
         try:
             worker = self._idle.get_nowait()
         except Empty:

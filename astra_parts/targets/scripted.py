@@ -117,10 +117,7 @@ class Scripted(Target):
 
 
 def _rules_of(options: Scripted.Options) -> Rules:
-    """The rules of the file, or those of the options.
-
-    Raises ConfigurationError if the file cannot be read, or holds something else.
-    """
+    """The rules of the file, or those of the options."""
     path = options.path
     if path is None:
         return Rules(rules=options.rules, otherwise=options.otherwise)

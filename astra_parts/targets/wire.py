@@ -122,10 +122,7 @@ def without_thinking(text: str, tags: Sequence[str]) -> tuple[str, str]:
 
 
 def _told(told: Mapping[str, Any], name: str, finish: str) -> tuple[str, str]:
-    """What was said and, where it has a field or a part of its own, the reasoning before it.
-
-    Raises CallError if there is no text, and no reason for that.
-    """
+    """What was said and, where it has a field or a part of its own, the reasoning before it."""
     thinking = _joined(told.get("reasoning_content") or told.get("reasoning") or "")
     content = told.get(name)
     if isinstance(content, list):

@@ -39,10 +39,7 @@ def restore(
 
 
 def _kept(client: "MlflowClient", found: "Lineage", name: str) -> dict[Path, str]:
-    """The files that registration kept beside the version's evaluation.
-
-    Raises DataError if the version has none.
-    """
+    """The files that registration kept beside the version's evaluation."""
     from tasks.tracking.artifacts import fetched, kept_files
     from tasks.tracking.registry.evidence import evaluation_folder
     from tasks.tracking.registry.versions import EVALUATION_KEY_TAG
@@ -66,10 +63,7 @@ def _kept(client: "MlflowClient", found: "Lineage", name: str) -> dict[Path, str
 
 
 def _proofs(found: "Lineage") -> Iterator[str]:
-    """A line for each part that is the version's, and one about its code.
-
-    Raises DataError if a part differs.
-    """
+    """A line for each part that is the version's, and one about its code."""
     from astra_core.models.folders import attacker_digest
     from tasks.tracking.lineage.logged import data_digest
     from tasks.tracking.lineage.provenance import provenance

@@ -73,12 +73,7 @@ def tune_lr(
 
 
 def _params_to_try(assignments: Sequence[str], preset: str | None) -> "Params":
-    """The parameters of something that is tried on the outputs of the earlier stages.
-
-    Raises ConfigurationError if the preset cannot be used, or an assignment, which may not be of a
-    section that an earlier stage reads; DataError if an earlier stage must run again under the
-    preset.
-    """
+    """The parameters of something that is tried on the outputs of the earlier stages."""
     from flows.settings import changed_params, planned_params
     from tasks.trials.trial import SECTIONS
 

@@ -87,10 +87,7 @@ def _prefect(environment: dict[str, str], *arguments: str) -> None:
 
 
 def _deployments(path: Path = Path("prefect.yaml")) -> list[str]:
-    """One line for each deployment that the file describes.
-
-    Raises ConfigurationError if the file is missing, or describes none.
-    """
+    """One line for each deployment that the file describes."""
     record = load_yaml(read_yaml_text(path), subject=str(path), way_out="correct that line")
     try:
         lines = [

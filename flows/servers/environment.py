@@ -72,10 +72,7 @@ def quiet_run(meanwhile: Callable[[], None] | None = None) -> Iterator[None]:
 
 
 def _check_prefect_settings() -> None:
-    """Checks that Prefect can read the user's settings, which it does when imported.
-
-    Raises ConfigurationError if a setting is invalid; Prefect would raise a traceback.
-    """
+    """Checks that Prefect can read the user's settings, which it does when imported."""
     if not any(name.startswith("PREFECT_") and name not in OWN for name in os.environ):
         # The import takes a second, which a temporary server can use to start.
         return

@@ -59,10 +59,7 @@ def say_plainly(lines: str) -> None:
 
 
 def _put(line: str, stream: TextIO) -> None:
-    """Prints a line; letters that the stream's encoding lacks are escaped.
-
-    Raises AstraError if the reader has gone, or the disk is full.
-    """
+    """Prints a line; letters that the stream's encoding lacks are escaped."""
     try:
         print(_encodable(line, stream), file=stream, flush=True)
     except OSError as error:

@@ -150,10 +150,7 @@ def _named_here() -> set[str]:
 
 
 def _named_in_git() -> set[str]:
-    """The digests that the lock files of all commits name; none without git.
-
-    Raises DataError if there is a repository that git cannot read.
-    """
+    """The digests that the lock files of all commits name; none without git."""
     if not has_git(Path()):
         return set()
     asked = ("log", "--all", "-m", "--full-history", "--format=", "--raw", "--no-abbrev", "--")
