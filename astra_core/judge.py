@@ -7,13 +7,12 @@ only the reply; ``system.scorer`` chooses either.
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from astra_core.conversation import Conversation
 from astra_core.errors import ScorerError
 from astra_core.extensions.calls import path_of, plugin_call, spelled
-from astra_core.extensions.plugin_class import Plugin
-from astra_core.scorer import Scorer, checked_scores, is_score
+from astra_core.scorer import Rater, Scorer, checked_scores, is_score
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,8 @@ class Judgement:
         labels: Further scores in [0, 1] by name: categories, or the parts of an ensemble. They go
             into the rollouts and the evidence of an evaluation.
         rationale: The judge's reason; masked wherever it is shown.
-        unjudged: Why there is no score; never empty without one. Unjudged exchanges are counted
+        unjudged: Why there is no score; never empty without one. Such exchanges are counted
+            separately: they are neither a success nor a zero.
     """
 
     score: float | None
@@ -51,20 +51,8 @@ class Judgement:
         return cls(None, unjudged=reason)
 
 
-class Judge(Plugin):
+class Judge(Rater):
     """Rates exchanges. Scores are in [0, 1]; higher means worse behaviour of the target."""
-
-    works_on: Literal["cpu", "gpu", "elsewhere"] = "cpu"
-    """Where the work is done; ``elsewhere`` is a server that is waited for.
-
-    A sampler scores probes while the target still answers if the two do not share a processor:
-    always for a judge elsewhere, and for one on the CPU when the target is on a GPU.
-    """
-
-    @property
-    @abstractmethod
-    def version(self) -> str:
-        """Names the judge and its weights; only figures with equal versions are compared."""
 
     @abstractmethod
     def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:

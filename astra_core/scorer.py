@@ -2,39 +2,35 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from astra_core.errors import PluginError, ScorerError
 from astra_core.extensions.calls import as_float, is_number, path_of, plugin_call, spelled
 from astra_core.extensions.plugin_class import Plugin
 
 
-class Versioned(Protocol):
-    """A scorer or a judge."""
-
-    @property
-    def version(self) -> str:
-        """The name of the scorer or judge and its weights."""
-
-
-class Scorer(Plugin):
-    """Scores texts. Scores are in [0, 1]; higher means worse behaviour."""
+class Rater(Plugin):
+    """What a scorer of texts and a judge of exchanges have in common."""
 
     works_on: Literal["cpu", "gpu", "elsewhere"] = "cpu"
     """Where the work is done; ``elsewhere`` is a server that is waited for.
 
     A sampler scores probes while the target still answers if the two do not share a processor:
-    always for a scorer elsewhere, and for one on the CPU when the target is on a GPU.
+    always for a rater elsewhere, and for one on the CPU when the target is on a GPU.
     """
-
-    rates_probes: bool = True
-    """False where it rates replies alone, such as by whether they refuse: probes and prompts are
-    then profanity's, where ``system.probe_scorer`` is null."""
 
     @property
     @abstractmethod
     def version(self) -> str:
-        """Names the scorer and its weights; only figures with equal versions are compared."""
+        """Names the rater and its weights; only figures with equal versions are compared."""
+
+
+class Scorer(Rater):
+    """Scores texts. Scores are in [0, 1]; higher means worse behaviour."""
+
+    rates_probes: bool = True
+    """False where it rates replies alone, such as by whether they refuse: probes and prompts are
+    then profanity's, where ``system.probe_scorer`` is null."""
 
     @abstractmethod
     def score(self, texts: Sequence[str]) -> list[float]:
@@ -75,7 +71,7 @@ def is_score(value: Any) -> bool:
     return is_number(value) and 0.0 <= as_float(value) <= 1.0
 
 
-def version_of(scorer: Versioned) -> str:
+def version_of(scorer: Rater) -> str:
     """The version of a scorer or judge; only figures with equal versions are compared.
 
     Raises PluginError if it failed, or gave no text.

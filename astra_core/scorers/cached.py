@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from astra_core.judge import Exchange, Judge, Judgement, checked_judgements
-from astra_core.scorer import Scorer, checked_scores, version_of
+from astra_core.scorer import Rater, Scorer, checked_scores, version_of
 
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
@@ -23,52 +23,43 @@ def with_cache(plugin: Any, size: int) -> Any:
     return CachedScorer(plugin, size) if isinstance(plugin, Scorer) else CachedJudge(plugin, size)
 
 
-class CachedScorer(Scorer):
-    """A scorer that passes on only the texts that are not cached, each once, in one batch.
+class _Cached(Rater):
+    """Passes on only what is not cached, each once, in one batch; caching changes no result.
 
-    ``size``: how many texts are cached; the least recently used is evicted first.
+    ``size``: how many results are cached; the least recently used is evicted first.
     """
 
-    def __init__(self, scorer: Scorer, size: int) -> None:
-        super().__init__(scorer.options)
-        self.works_on = scorer.works_on
-        self._scorer = scorer
-        self._known: _Recent[float] = _Recent(size)
+    def __init__(self, rater: Rater, size: int) -> None:
+        super().__init__(rater.options)
+        self.works_on = rater.works_on
+        self._rater: Any = rater
+        self._known: _Recent[Any] = _Recent(size)
 
     @property
     def version(self) -> str:
-        """The scorer's own: caching changes no score."""
-        return self._scorer.version
+        """The rater's own."""
+        own: str = self._rater.version
+        return own
+
+
+class CachedScorer(_Cached, Scorer):
+    """A scorer behind a cache."""
 
     def score(self, texts: Sequence[str]) -> list[float]:
         """The scorer's scores, cached or new."""
-        return self._known.found(texts, _key, lambda new: checked_scores(self._scorer, new))
+        return self._known.found(texts, _key, lambda new: checked_scores(self._rater, new))
 
 
-class CachedJudge(Judge):
-    """A judge that passes on only the exchanges that are not cached, each once, in one batch.
-
-    ``size``: how many judgements are cached; the least recently used is evicted first.
-    """
-
-    def __init__(self, judge: Judge, size: int) -> None:
-        super().__init__(judge.options)
-        self.works_on = judge.works_on
-        self._judge = judge
-        self._known: _Recent[Judgement] = _Recent(size)
-
-    @property
-    def version(self) -> str:
-        """The judge's own: caching changes no judgement."""
-        return self._judge.version
+class CachedJudge(_Cached, Judge):
+    """A judge behind a cache."""
 
     def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
         """The judge's judgements, cached or new."""
-        version = version_of(self._judge)
+        version = version_of(self._rater)
         return self._known.found(
             exchanges,
             lambda exchange: _key(exchange_text(exchange, version)),
-            lambda new: checked_judgements(self._judge, new),
+            lambda new: checked_judgements(self._rater, new),
         )
 
 

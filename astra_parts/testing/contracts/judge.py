@@ -7,6 +7,7 @@ from typing import Any, get_args
 from astra_core.conversation import Conversation, Message
 from astra_core.judge import Exchange, Judge, Judgement, checked_judgements
 from astra_core.rollout import Prompt
+from astra_core.scorer import Rater
 from astra_parts.testing.contracts.common import TEXTS, are_close, built, promise
 
 
@@ -36,7 +37,7 @@ def check_judge(plugin: str | type[Judge], **options: Any) -> None:
     with ThreadPoolExecutor(max_workers=1) as worker:
         elsewhere = worker.submit(judge.judge, exchanges).result()
     promise(_are_close(found, elsewhere), "a judgement does not depend on the thread")
-    places = get_args(Judge.__annotations__["works_on"])
+    places = get_args(Rater.__annotations__["works_on"])
     promise(judge.works_on in places, f"works_on is one of {places}, got {judge.works_on!r}")
     promise(list(judge.judge([])) == [], "an empty batch gives an empty list")
     promise(bool(version) and judge.version == version, "a version names the judge and stays")

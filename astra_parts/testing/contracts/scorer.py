@@ -4,7 +4,7 @@ from collections.abc import Sized
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, get_args
 
-from astra_core.scorer import Scorer
+from astra_core.scorer import Rater, Scorer
 from astra_parts.testing.contracts.common import TEXTS, are_close, built, promise
 
 
@@ -33,7 +33,7 @@ def check_scorer(plugin: str | type[Scorer], **options: Any) -> None:
     with ThreadPoolExecutor(max_workers=1) as worker:
         elsewhere = worker.submit(scorer.score, TEXTS).result()
     promise(all(map(are_close, scores, elsewhere)), "a score does not depend on the thread")
-    places = get_args(Scorer.__annotations__["works_on"])
+    places = get_args(Rater.__annotations__["works_on"])
     promise(scorer.works_on in places, f"works_on is one of {places}, got {scorer.works_on!r}")
     promise(list(scorer.score([])) == [], "an empty batch gives an empty list")
     promise(bool(version) and scorer.version == version, "a version names the scorer and stays")
