@@ -24,13 +24,8 @@ from astra_parts.algorithms.functional import (
     threshold_selection,
     top_k_selection,
 )
-from astra_parts.algorithms.imitation import (
-    CopyAggregation,
-    copied_batch,
-    copied_steps,
-    copying_loss,
-)
 from astra_parts.algorithms.policy_batch import PolicyBatch, PolicyStep
+from astra_parts.algorithms.sft import CopyAggregation, copied_batch, copied_steps, copying_loss
 
 
 class ExpertIteration(Algorithm):

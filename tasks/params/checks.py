@@ -13,11 +13,10 @@ from astra_core.scorers.of_probes import text_scorer_choice
 from astra_core.settings.agents import check_agents
 from tasks.machine.console import complain
 from tasks.params.builtin_limits import check_builtin
-from tasks.params.columns import check_columns, known_columns
+from tasks.params.columns import check_columns, check_sizes, known_columns
 from tasks.params.inputs import check_inputs
 from tasks.params.models import ModelsConfiguration, ModelSource
 from tasks.params.schema import FlowConfiguration, Params
-from tasks.params.sizes import check_sizes
 from tasks.params.templates import check_templates
 from tasks.params.verdicts import is_known, remember, verdict_key
 from tasks.params.weight_names import check_weight_names

@@ -1,4 +1,4 @@
-"""The columns that prompts will have, and those that target and judges cannot do without."""
+"""The columns and sizes that prompts will have, and what target and judges cannot do without."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from astra_core.registry import find
 from astra_core.rollout.prompt import columns_in
+from astra_core.settings.sizes import refuse_many_texts
 from tasks.params.prompts import PromptsConfiguration
 from tasks.params.schema import Params
 
@@ -65,3 +66,32 @@ def _secrets(key: str, judge: Choice | None) -> dict[str, frozenset[str]]:
     for name, part in options.judges.items():
         found |= _secrets(f"{key}.options.judges.{name}.judge", part.judge)
     return found
+
+
+def check_sizes(params: Params) -> None:
+    """Raises ConfigurationError unless trees and evaluations can be held."""
+    rollouts, evaluation = params.rollouts, params.evaluation
+    # How many rows a file has is not known yet.
+    most = params.prompts.num_builtin if params.prompts.source == "builtin" else 1
+    examined = min(most, max(evaluation.num_prompts, evaluation.num_training_prompts))
+    refuse_many_texts(
+        "evaluation",
+        examined,
+        (evaluation.num_rollouts,) + (1,) * (evaluation.depth - 1),
+        num_responses=evaluation.num_responses,
+    )
+    options = find("sampler", rollouts.sampler).options
+    depth = getattr(options, "tree_depth", None)
+    if depth is None:
+        return
+    for subject, prompts in {
+        "rollouts": min(most, rollouts.num_prompts),
+        "training": params.training.num_episodes_per_experience,
+    }.items():
+        refuse_many_texts(
+            subject,
+            prompts * rollouts.runs_per_prompt,
+            (getattr(options, "tree_width", 1),) * depth,
+            num_responses=getattr(options, "num_responses", 1),
+            refills=getattr(options, "refills", 0),
+        )

@@ -17,7 +17,7 @@ from typing import Any
 
 from astra_core.errors import DataError
 from astra_core.errors.exception_text import excerpt
-from tasks.pipeline.working_copy import has_git
+from tasks.pipeline.workspace import has_git
 
 CACHE = Path(".dvc/cache")
 _OBJECTS = Path("files/md5")

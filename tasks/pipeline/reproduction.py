@@ -26,7 +26,7 @@ from tasks.machine.privacy import keep_private
 from tasks.machine.telling import tell_crash
 from tasks.pipeline import failures
 from tasks.pipeline.dvc_files import set_aside_cut
-from tasks.pipeline.working_copy import prepare_dvc
+from tasks.pipeline.workspace import prepare_dvc
 
 # Seconds between two checks whether another run still holds the stage.
 TURN_S = 0.5

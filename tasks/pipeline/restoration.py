@@ -29,7 +29,7 @@ def put_back(files: Mapping[Path, str]) -> Path | None:
 
     from tasks.pipeline.dvc_files import set_aside_cut
     from tasks.pipeline.reproduction import hush_dvc
-    from tasks.pipeline.working_copy import prepare_dvc
+    from tasks.pipeline.workspace import prepare_dvc
 
     hush_dvc()
     prepare_dvc()

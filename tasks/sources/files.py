@@ -18,8 +18,7 @@ from astra_core.errors.exception_text import excerpt, shortened
 from astra_core.paths import found_at, is_file
 from astra_core.rollout.metadata import Scalar
 from tasks.params.yaml_files import load_yaml, read_yaml_text
-from tasks.sources.columns import Columns, shown_names
-from tasks.sources.scanner_files import plain_row, results_in
+from tasks.sources.columns import Columns, plain_row, results_in, shown_names
 from tasks.sources.text_files import (
     cell_value,
     column_kinds,

@@ -2,7 +2,7 @@ import pytest
 from each_row import each_row
 
 from astra_core.errors import ConfigurationError
-from tasks.params.columns import check_columns, known_columns
+from tasks.params.columns import check_columns, check_sizes, known_columns
 from tasks.params.prompts import PromptsConfiguration
 from tasks.params.schema import Params
 
@@ -47,3 +47,15 @@ def test_the_columns_of_the_hub_are_known_to_the_stage_alone():
 
     assert known_columns(PromptsConfiguration.read(hub, where="prompts")) is None
     assert frozenset() == known_columns(PromptsConfiguration())
+
+
+WIDE = {"sampler": {"name": "tree", "options": {"tree_width": 100}}, "num_prompts": 10**6}
+
+
+def test_as_many_prompts_as_there_are_count():
+    """A number far above those of a file means all of them."""
+    for prompts in ({"source": "file", "path": "x.csv"}, {"num_builtin": 200}):
+        check_sizes(Params.read({"rollouts": WIDE, "prompts": prompts}, where=""))
+
+    with pytest.raises(ConfigurationError, match=r"rollouts must ask .* got 5000 trees"):
+        check_sizes(Params.read({"rollouts": WIDE}, where=""))
