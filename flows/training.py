@@ -60,7 +60,6 @@ class StageRunner(Protocol):
 
         Raises StageError if it is not done; the message is the stage's own.
         """
-        ...
 
 
 @flow(name="red-team-training", flow_run_name=training_name)

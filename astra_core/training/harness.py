@@ -68,27 +68,21 @@ class Watcher(Protocol):
 
     def begin(self) -> tuple[int, Sequence[Graph] | None]:
         """The next iteration, and its rollouts where they exist."""
-        ...
 
     def given(self, experience: Experience) -> None:
         """Notes the experience that is learned from now."""
-        ...
 
     def opened(self, experience: Experience) -> None:
-        """Its batches are being taken, one by one to the last."""
-        ...
+        """Notes that its batches are taken one by one, to the last."""
 
     def divided(self, experience: Experience) -> None:
-        """Its batches are being taken, by whichever way."""
-        ...
+        """Notes the experience whose batches the harness gives."""
 
     def learned(self, experience: Experience) -> None:
         """Notes that all its batches were taken."""
-        ...
 
     def step(self, algorithm: Algorithm, batch: Batch) -> tuple[Tensor, dict[str, float]]:
         """The mean loss and figures of a batch."""
-        ...
 
 
 class Harness:

@@ -16,7 +16,6 @@ class TrainerPlace(Protocol):
 
     def move_to(self, iteration: int, stage: str) -> None:
         """Notes that all before this stage is done."""
-        ...
 
 
 @dataclass(slots=True)

@@ -36,7 +36,6 @@ class Advance(Protocol):
 
     def __call__(self, n: int = 1, *, note: str = "") -> None:
         """Says that ``n`` more are done, and with ``note`` what came of it so far."""
-        ...
 
 
 class _Screen:

@@ -60,7 +60,6 @@ class Report(Protocol):
 
     def summary(self) -> str:
         """One line about the result for a person."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

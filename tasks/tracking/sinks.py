@@ -27,11 +27,9 @@ class Log(Protocol):
 
     def log_step(self, figures: Mapping[str, Any], step: int) -> None:
         """Records what is new of one step."""
-        ...
 
     def finish(self, status: Status = "FINISHED") -> None:
         """Ends the record."""
-        ...
 
 
 class Sinks:
