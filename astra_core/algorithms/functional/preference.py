@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from astra_core.algorithms.functional.margins import scaled_margins
+from astra_core.algorithms.functional.margins import PerPair, scaled_margins
 from astra_core.algorithms.functional.masking import masked_mean, masked_sum
 from astra_core.algorithms.functional.shapes import require_alike, require_rank
 
@@ -48,9 +48,7 @@ def sequence_log_ratios(
     return reduce(logprobs - other_logprobs.detach(), mask, dim=-1)
 
 
-def dpo_losses(
-    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
-) -> Float[Tensor, " N"]:
+def dpo_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
     """Negative log-likelihood of the preference under Bradley and Terry: ``-log sigmoid(beta h)``.
 
     Source:
@@ -68,15 +66,13 @@ class PreferenceMetrics:
         accuracies: 1 where the margin is positive, else 0; a tie is not a success.
     """
 
-    chosen_rewards: Float[Tensor, " N"]
-    rejected_rewards: Float[Tensor, " N"]
-    margins: Float[Tensor, " N"]
-    accuracies: Float[Tensor, " N"]
+    chosen_rewards: PerPair
+    rejected_rewards: PerPair
+    margins: PerPair
+    accuracies: PerPair
 
 
-def preference_metrics(
-    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
-) -> PreferenceMetrics:
+def preference_metrics(chosen: PerPair, rejected: PerPair, *, beta: float) -> PreferenceMetrics:
     """Implicit rewards of both sides and how often they order the pair correctly.
 
     Source:

@@ -1,10 +1,8 @@
 """Losses of the margin beside DPO's own; axes, units and checks as in ``preference``."""
 
-from jaxtyping import Float
-from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from astra_core.algorithms.functional.margins import margins, scaled_margins
+from astra_core.algorithms.functional.margins import PerPair, margins, scaled_margins
 from astra_core.algorithms.functional.shapes import (
     require_positive,
     require_rank,
@@ -14,12 +12,8 @@ from astra_core.errors import ConfigurationError
 
 
 def cdpo_losses(
-    chosen: Float[Tensor, " N"],
-    rejected: Float[Tensor, " N"],
-    *,
-    beta: float,
-    label_smoothing: float,
-) -> Float[Tensor, " N"]:
+    chosen: PerPair, rejected: PerPair, *, beta: float, label_smoothing: float
+) -> PerPair:
     """DPO that assumes a share ``label_smoothing`` of the pairs to be flipped.
 
     ``-(1 - e) log sigmoid(beta h) - e log sigmoid(-beta h)``: the loss turns at
@@ -34,12 +28,8 @@ def cdpo_losses(
 
 
 def robust_dpo_losses(
-    chosen: Float[Tensor, " N"],
-    rejected: Float[Tensor, " N"],
-    *,
-    beta: float,
-    label_smoothing: float,
-) -> Float[Tensor, " N"]:
+    chosen: PerPair, rejected: PerPair, *, beta: float, label_smoothing: float
+) -> PerPair:
     """DPO corrected so that its mean over flipped labels is the loss of the clean ones.
 
     ``(-(1 - e) log sigmoid(beta h) + e log sigmoid(-beta h)) / (1 - 2 e)``. Not bounded below for a
@@ -54,9 +44,7 @@ def robust_dpo_losses(
     return clean / (1 - 2 * label_smoothing)
 
 
-def ipo_losses(
-    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
-) -> Float[Tensor, " N"]:
+def ipo_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
     """Squared distance of the margin from ``1 / (2 beta)``, so that no pair is pushed without end.
 
     Pass sums of log-probabilities to get the paper's and ASTRA-RL's loss, means
@@ -76,12 +64,8 @@ def ipo_losses(
 
 
 def balance_losses(
-    chosen: Float[Tensor, " N"],
-    rejected: Float[Tensor, " N"],
-    gaps: Float[Tensor, " N"],
-    *,
-    temperature: float,
-) -> Float[Tensor, " N"]:
+    chosen: PerPair, rejected: PerPair, gaps: PerPair, *, temperature: float
+) -> PerPair:
     """Squared distance of the margin from the gap in reward over a temperature.
 
     It is 0 for all pairs of siblings exactly if the policy is the reference times
@@ -105,9 +89,7 @@ def balance_losses(
     return (chosen - rejected - gaps / temperature).square()
 
 
-def hinge_losses(
-    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
-) -> Float[Tensor, " N"]:
+def hinge_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
     """How far the scaled margin falls short of one: ``max(0, 1 - beta h)``.
 
     Args:

@@ -7,11 +7,9 @@ each has to go: whether the better probe itself must become likelier than under 
 
 import math
 
-from jaxtyping import Float
-from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from astra_core.algorithms.functional.margins import require_pairs, scaled_margins
+from astra_core.algorithms.functional.margins import PerPair, require_pairs, scaled_margins
 from astra_core.errors import ConfigurationError
 from astra_parts.algorithms.functional.margin_losses import require_label_smoothing
 
@@ -20,12 +18,8 @@ DISCOPOP_TEMPERATURE = 0.05
 
 
 def exo_losses(
-    chosen: Float[Tensor, " N"],
-    rejected: Float[Tensor, " N"],
-    *,
-    beta: float,
-    label_smoothing: float,
-) -> Float[Tensor, " N"]:
+    chosen: PerPair, rejected: PerPair, *, beta: float, label_smoothing: float
+) -> PerPair:
     """Reverse KL from the attacker's preference to the label, of which a share is flipped.
 
     With ``s = sigmoid(beta h)``: ``s log(s / (1 - e)) + (1 - s) log((1 - s) / e)``. It is 0 at
@@ -49,12 +43,8 @@ def exo_losses(
 
 
 def discopop_losses(
-    chosen: Float[Tensor, " N"],
-    rejected: Float[Tensor, " N"],
-    *,
-    beta: float,
-    temperature: float = DISCOPOP_TEMPERATURE,
-) -> Float[Tensor, " N"]:
+    chosen: PerPair, rejected: PerPair, *, beta: float, temperature: float = DISCOPOP_TEMPERATURE
+) -> PerPair:
     """A mixture of logistic and exponential loss that was found by search.
 
     With ``m = sigmoid(beta h / temperature)``: ``-(1 - m) log sigmoid(beta h) + m exp(-beta h)``.
@@ -78,9 +68,7 @@ def discopop_losses(
     return exponential - (-cold).sigmoid() * logsigmoid(scaled)
 
 
-def nca_losses(
-    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
-) -> Float[Tensor, " N"]:
+def nca_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
     """Noise contrastive alignment: each side by itself is distinguished from the reference.
 
     ``-log sigmoid(beta c) - (log sigmoid(-beta c) + log sigmoid(-beta r)) / 2`` with the log-ratios
@@ -93,9 +81,7 @@ def nca_losses(
     return -logsigmoid(good) - 0.5 * logsigmoid(-good) - 0.5 * logsigmoid(-bad)
 
 
-def bco_losses(
-    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
-) -> Float[Tensor, " N"]:
+def bco_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
     """Binary classifier: better probes above the reference, their siblings below.
 
     ``-log sigmoid(beta c) - log sigmoid(-beta r)``, an upper bound of DPO's loss. Without the
@@ -108,9 +94,7 @@ def bco_losses(
     return -logsigmoid(good) - logsigmoid(-bad)
 
 
-def sppo_losses(
-    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
-) -> Float[Tensor, " N"]:
+def sppo_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
     """Squared distances: of the better log-ratio from ``1 / (2 beta)``, of the other from minus it.
 
     The hard form, in which a winner wins with certainty.
@@ -129,9 +113,7 @@ def sppo_losses(
     return (chosen - goal).square() + (rejected + goal).square()
 
 
-def apo_zero_losses(
-    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
-) -> Float[Tensor, " N"]:
+def apo_zero_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
     """Anchored losses: better probes up and siblings down, each relative to the reference.
 
     ``sigmoid(-beta c) + sigmoid(beta r)``, for pairs whose winner beats the attacker's usual probe.
@@ -143,9 +125,7 @@ def apo_zero_losses(
     return (-good).sigmoid() + bad.sigmoid()
 
 
-def apo_down_losses(
-    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
-) -> Float[Tensor, " N"]:
+def apo_down_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
     """Anchored losses: both probes down, the sibling further.
 
     ``sigmoid(beta c) + sigmoid(-beta (c - r))``, for pairs whose winner is worse than the
@@ -158,9 +138,7 @@ def apo_down_losses(
     return good.sigmoid() + (bad - good).sigmoid()
 
 
-def aot_losses(
-    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
-) -> Float[Tensor, " N"]:
+def aot_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
     """Losses that put each quantile of the better probes above the siblings' same quantile.
 
     ``-log sigmoid(beta (c_(i) - r_(i)))``, where ``c_(i)`` and ``r_(i)`` are the i-th smallest of
@@ -176,9 +154,7 @@ def aot_losses(
     return -logsigmoid(good.sort().values - bad.sort().values)
 
 
-def _scaled_sides(
-    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], beta: float
-) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
+def _scaled_sides(chosen: PerPair, rejected: PerPair, beta: float) -> tuple[PerPair, PerPair]:
     """Both log-ratios times ``beta``: the implicit rewards of the two probes."""
     require_pairs(chosen, rejected, beta)
     return beta * chosen, beta * rejected
