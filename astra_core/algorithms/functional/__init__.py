@@ -1,8 +1,10 @@
 """Pure mathematics of the algorithms: functions of tensors, without configuration or state.
 
 Axes: ``B`` sequences, ``T`` tokens (or turns), ``V`` vocabulary, ``P`` prompts, ``G`` rollouts per
-prompt, ``N`` pairs, rollouts or nodes. Log-probabilities and ratios are in nats. Losses are to be
-minimised and come per pair or per token; ``aggregate`` makes one number of them. Every result is
+prompt, ``N`` pairs, rollouts or nodes. Log-probabilities and ratios are in nats; ``logprobs`` are
+the attacker's and carry the gradient, a ``mask`` is True at the tokens of the probe, ``parents``
+have the index of the turn before, -1 for a first turn, and a discount lies in [0, 1]. Losses are to
+be minimised and come per pair or per token; ``aggregate`` makes one number of them. Every result is
 finite and defined for an empty batch, a single sample and a row without tokens. Inputs at masked
 positions that need a gradient have to be finite.
 

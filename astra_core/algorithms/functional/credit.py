@@ -39,11 +39,8 @@ def backed_up_rewards(
     On a single path all three kinds are the discounted reward-to-go. The node's own reward counts
     in full whatever the number of leaves below it.
 
-    Args:
-        parents: Index of the turn before, -1 for a first turn.
-        discount: Of the next turn, in [0, 1].
-        horizon: Turns that count, the own one included; None is all. On a single path these are
-            ``n_step_returns``.
+    ``horizon``: turns that count, the own one included; None is all. On a single path these are
+    ``n_step_returns``.
 
     Returns:
         Reward units, without gradient.
@@ -101,9 +98,7 @@ def visit_weights(
     first ones. Counted alike, the second turns decide four fifths of an update; by their visits
     both levels weigh the same, as in the policy gradient of the rollout.
 
-    Args:
-        parents: Index of the turn before, -1 for a first turn.
-        seeds: The tree of each node; any integers. None: one tree.
+    ``seeds``: the tree of each node; any integers. None: one tree.
 
     Returns:
         Positive numbers, float64.
@@ -146,9 +141,7 @@ def sibling_groups(
 ) -> Int[Tensor, " N"]:
     """A number per node, equal for nodes that answered the same context.
 
-    Args:
-        parents: Index of the turn before, -1 for a first turn.
-        seeds: The prompt of each node, which groups first turns; any integers. None: one prompt.
+    ``seeds``: the prompt of each node, which groups first turns; any integers. None: one prompt.
 
     Returns:
         The parent's index, or for a first turn a number below 0 that stands for its seed; fit for
@@ -177,7 +170,6 @@ def preference_pairs(
 
     Args:
         rewards: What the siblings are compared by, own or backed up.
-        groups: From ``sibling_groups``.
         min_margin: Lead in reward units that a pair must exceed.
         midpoint: If given, the chosen must reach it and the rejected stay below (MALT: half-way
             between a good and a bad outcome).

@@ -38,9 +38,7 @@ def kl_estimates(
     one token in a million overflows the loss. The gradient passes these limits (it is ``1 -
     exp(-d)`` with ``d`` held within 5 nats), so an outlying token still gets a gradient.
 
-    Args:
-        logprobs: Of the attacker, in nats.
-        reference_logprobs: Of the reference, in nats; its gradient is cut.
+    ``reference_logprobs``: of the reference, in nats; its gradient is cut.
 
     Raises ConfigurationError for an unknown estimator.
 

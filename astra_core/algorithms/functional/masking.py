@@ -43,9 +43,7 @@ def masked_variance(
 ) -> Float[Tensor, ""]:
     """Variance of the kept values around their own mean; 0 where ``ddof`` or fewer are kept.
 
-    Args:
-        mask: True where a value counts.
-        ddof: Subtracted from the number of values: 0 is the population variance, 1 Bessel's.
+    ``ddof``: subtracted from the number of values: 0 is the population variance, 1 Bessel's.
     """
     centred = values - masked_mean(values, mask)
     return masked_sum(centred.square(), mask) / (masked_count(mask) - ddof).clamp(min=1)
@@ -62,7 +60,6 @@ def masked_whiten(
 
     Args:
         values: Any shape, any unit.
-        mask: True where a value counts.
         min_spread: Standard deviation, in units of the values, at or below which all become zero.
     """
     require_same_shape(values=values, mask=mask)

@@ -30,7 +30,6 @@ def off_policy_weights(
     """Importance weights of tokens or of whole sequences, none above ``cap``.
 
     Args:
-        log_ratios: Proximal over behaviour policy, nats.
         mask: True at the tokens that are trained; others have weight 1, or count in no sequence.
         cap: Bounds the variance, at the cost of a bias towards the policy that sampled.
 
@@ -54,10 +53,7 @@ def is_near_policy(
 ) -> Bool[Tensor, " B"]:
     """Whether the geometric mean of a sequence's ratios lies within ``1 / cap`` and ``cap``.
 
-    Args:
-        log_ratios: Proximal over behaviour policy, nats.
-        mask: True at the tokens that are trained.
-        cap: Above 1.
+    ``cap``: above 1.
 
     Raises ConfigurationError if ``cap`` is not above 1.
 

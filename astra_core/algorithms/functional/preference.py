@@ -33,8 +33,6 @@ def sequence_log_ratios(
     """Log of how much likelier each sequence is under the first model than under the second.
 
     Args:
-        logprobs: Of the attacker, in nats; the gradient flows through these.
-        other_logprobs: Of the reference or of the policy that sampled; its gradient is cut.
         mask: True at the tokens of the probe; context and padding are False.
         length_normalised: Mean over the tokens instead of the sum. The sum favours whichever of two
             probes is longer once their per-token ratios agree (TRL's ``sigmoid_norm`` and ``ipo``,
@@ -97,11 +95,8 @@ def on_policy_weights(
     ``exp(mean over tokens of log p - log sum p^2)``: 1 where the attacker is as sure of these
     tokens as of its own. A pair's loss is multiplied by the weights of both its sides.
 
-    Args:
-        logprobs: Of the attacker, in nats.
-        collision_logprobs: Log of the sum over the vocabulary of squared probabilities, where each
-            token was drawn.
-        mask: True at the tokens of the probe.
+    ``collision_logprobs``: log of the sum over the vocabulary of squared probabilities, where each
+    token was drawn.
 
     Returns:
         Positive weights without gradient; 1 for a sequence without tokens.
@@ -117,10 +112,6 @@ def copied_pair_losses(
     logprobs: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]
 ) -> Float[Tensor, " B"]:
     """Negative log-likelihood per token of each sequence, to be added for the better probes.
-
-    Args:
-        logprobs: Of the attacker, in nats; the gradient flows through these.
-        mask: True at the tokens of the probe.
 
     Returns:
         Nats per token; 0 for a sequence without tokens.

@@ -32,11 +32,9 @@ def gae(
     next value counts. Neither lets the episode behind it leak in.
 
     Args:
-        rewards: Per step, in reward units.
         next_values: Predicted after it, before a reset; ignored where ``terminated``.
         done: The step is the last of its episode, for whichever reason.
         terminated: The step ended its episode for good; implies ``done``.
-        discount: Of the next step's value, in [0, 1].
         decay: Lambda, in [0, 1]: 0 trusts the value head, 1 the rewards.
         mask: Steps that exist; the others are stepped over and have advantage 0. None: all.
 
@@ -77,13 +75,8 @@ def token_gae(
     Padding on either side and stretches between two probes (the target's words) are stepped over:
     the next value of a token is that of the next kept token.
 
-    Args:
-        rewards: Per token, in reward units.
-        mask: True at the tokens the attacker chose.
-        discount: Of the next token's value, in [0, 1].
-        decay: Lambda, in [0, 1].
-        final_values: Value after each row's last token, for rows that were cut; 0 for those that
-            ended, which is also the meaning of None.
+    ``final_values``: value after each row's last token, for rows that were cut; 0 for those that
+    ended, which is also the meaning of None.
 
     Returns:
         Advantages, and advantages plus values; both 0 where masked.
@@ -125,8 +118,6 @@ def reward_to_go(
     """Discounted sum of the rewards from each step to the end of its episode.
 
     Args:
-        rewards: Per step, in reward units.
-        discount: Of the next kept step, in [0, 1].
         done: The step is the last of its episode, so several may stand in one row; None: one per
             row.
         mask: Steps that exist; the others are stepped over and get 0. None: all.
@@ -153,7 +144,6 @@ def n_step_returns(
     Args:
         rewards: One episode per row.
         num_steps: Rewards in each sum, the step's own among them; at least 1.
-        discount: In [0, 1].
 
     Raises ConfigurationError if ``num_steps`` is below 1 or ``discount`` outside [0, 1].
 

@@ -97,9 +97,7 @@ def aggregation_weight(
 ) -> Float[Tensor, ""]:
     """What the sum is divided by: a number of tokens or of sequences, additive over micro-batches.
 
-    Args:
-        mask: True at the tokens that count.
-        max_length: Tokens a probe may have at most; ``constant_length`` needs it.
+    ``max_length``: tokens a probe may have at most; ``constant_length`` needs it.
 
     Raises ConfigurationError for an unknown mode, or ``constant_length`` without a positive
     ``max_length``.

@@ -38,7 +38,6 @@ def excess_nll(
 
     Args:
         logprobs: Of the probe under the reference or the target, in nats.
-        mask: True at the tokens of the probe.
         tolerated: Negative log-likelihood per token that costs nothing, such as the reference's
             own.
     """

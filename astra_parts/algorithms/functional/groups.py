@@ -38,7 +38,6 @@ def group_advantages(
         scale: ``group`` divides by the spread of each group. ``batch`` divides by that of all
             rewards given, centres included, so that a group that hardly differs is not blown up.
             ``none`` only centres, so that easy and hard prompts keep their own scale.
-        min_spread: In reward units.
 
     Returns:
         Dimensionless advantages (reward units if not scaled), without gradient; each group sums to
@@ -76,7 +75,6 @@ def group_advantages_over_runs(
     in the baseline than a short one.
 
     Args:
-        rewards: One per sequence.
         groups: Equal for sequences of one prompt.
         runs: Equal for sequences of one run; compared within a group only.
         min_spread: In reward units, of the run means.
@@ -108,8 +106,7 @@ def leave_one_out(
 ) -> Float[Tensor, "*shape"]:
     """Rewards minus the mean of the *other* rollouts of their group; unbiased, since independent.
 
-    Args:
-        groups: Any integers, equal for rollouts of one prompt. None: the last axis is the group.
+    ``groups``: any integers, equal for rollouts of one prompt. None: the last axis is the group.
 
     Returns:
         Advantages in reward units, without gradient; 0 for a rollout without siblings.
@@ -138,8 +135,7 @@ def running_mean(rewards: Float[Tensor, " B"], *, mean: float, num_seen: int) ->
     The baseline of plain REINFORCE: subtract the mean from *before* the batch, which does not
     depend on the batch, then update.
 
-    Args:
-        mean: Of the rewards seen before; anything when there were none.
+    ``mean``: of the rewards seen before; anything when there were none.
     """
     require_finite(rewards=rewards)
     total = num_seen + rewards.numel()
@@ -152,9 +148,6 @@ def running_mean(rewards: Float[Tensor, " B"], *, mean: float, num_seen: int) ->
 
 def clipped_rewards(rewards: Float[Tensor, " N"], *, limit: float) -> Float[Tensor, " N"]:
     """Rewards held within ``-limit`` and ``limit``, so that no single one decides an update.
-
-    Args:
-        limit: In reward units; positive.
 
     Raises ConfigurationError if ``limit`` is not positive.
 

@@ -22,9 +22,7 @@ from astra_parts.algorithms.functional.advantages import n_step_returns, reward_
 def threshold_selection(rewards: Float[Tensor, " N"], *, threshold: float) -> Bool[Tensor, " N"]:
     """True for every rollout whose reward reaches ``threshold``.
 
-    Args:
-        rewards: One per rollout, summed over its turns.
-        threshold: In reward units; a reward equal to it is kept.
+    ``threshold``: in reward units; a reward equal to it is kept.
 
     Source:
         Expert iteration as in NIP; ReST, arXiv:2308.08998, section 3.
@@ -35,9 +33,6 @@ def threshold_selection(rewards: Float[Tensor, " N"], *, threshold: float) -> Bo
 
 def top_k_selection(rewards: Float[Tensor, " N"], *, k: int) -> Bool[Tensor, " N"]:
     """True for the ``k`` best rollouts, or for all if there are fewer; of equals the first win.
-
-    Args:
-        rewards: One per rollout, summed over its turns.
 
     Raises ConfigurationError if ``k`` is negative.
 
@@ -61,7 +56,6 @@ def reward_weighted_probabilities(
     """Probability of drawing each rollout, in proportion to its reward above ``minimum``.
 
     Args:
-        rewards: One per rollout, summed over its turns.
         minimum: Reward at or below which only exploration draws a rollout; None: the lowest of all.
         exploration: Mass spread evenly over all before normalising, so that nothing is impossible.
 
@@ -126,8 +120,6 @@ def distillation_advantages(
     Args:
         logprobs: Of the attacker that sampled, in nats.
         teacher_logprobs: Of the teacher at the same tokens; where masked anything, nan included.
-        mask: True at the tokens of the probe.
-        coefficient: Reward units per nat.
         discount: Share of the next token's advantage added to each, in [0, 1]; with 0 every token
             has only its own.
         num_steps: Tokens whose advantages are added, the own one included; a masked one is a step

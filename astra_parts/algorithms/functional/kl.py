@@ -42,8 +42,6 @@ def kl_penalised_rewards(
     Args:
         rewards: In reward units, usually 0 but at the last token of each probe.
         kl: From ``kl_estimates``, ``k1`` by convention, under the policy that sampled.
-        mask: True at the tokens of the probe.
-        coefficient: Reward units per nat.
 
     Returns:
         Rewards without gradient.

@@ -51,8 +51,7 @@ def ipo_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
     (``sequence_log_ratios(..., length_normalised=True)``) to get TRL's; tune ``beta`` again after a
     change from one to the other.
 
-    Args:
-        beta: Half the inverse of the wanted margin in nats; positive.
+    ``beta``: half the inverse of the wanted margin in nats; positive.
 
     Returns:
         Squared nats.
@@ -70,9 +69,6 @@ def balance_losses(
 
     It is 0 for all pairs of siblings exactly if the policy is the reference times
     ``exp(reward / temperature)``, normalised. The order within a pair is of no matter.
-
-    Args:
-        temperature: Reward units per nat; positive.
 
     Returns:
         Squared nats.
@@ -92,8 +88,7 @@ def balance_losses(
 def hinge_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
     """How far the scaled margin falls short of one: ``max(0, 1 - beta h)``.
 
-    Args:
-        beta: Inverse of the wanted margin in nats; positive.
+    ``beta``: inverse of the wanted margin in nats; positive.
 
     Source:
         SLiC, arXiv:2305.10425, on log-ratios as in RSO, arXiv:2309.06657.

@@ -40,8 +40,6 @@ def clipped_surrogate(
     """PPO objective, negated: ``-min(r A, clip(r, 1 - clip_low, 1 + clip_high) A)``.
 
     Args:
-        log_ratios: Attacker over sampling policy, in nats, per token or per sequence.
-        clip_low: How far the ratio may fall for a bad token, in (0, 1).
         clip_high: How far it may rise for a good one; above ``clip_low`` in DAPO ("clip higher").
         dual_clip: Bounds the objective of a bad token from below by ``dual_clip * A``, for ratios
             that are far off; above 1, or None for the plain objective.
@@ -67,11 +65,7 @@ def is_clipped(
     clip_low: float,
     clip_high: float,
 ) -> Bool[Tensor, "B #T"]:
-    """True where ``clipped_surrogate`` holds the token back and passes no gradient.
-
-    Args:
-        log_ratios: Attacker over sampling policy, in nats.
-    """
+    """True where ``clipped_surrogate`` holds the token back and passes no gradient."""
     _check_clips(clip_low, clip_high, None)
     require_column_or_same(log_ratios=log_ratios, advantages=advantages)
     ratios = importance_ratios(log_ratios.detach())
@@ -84,9 +78,6 @@ def is_dual_clipped(
     log_ratios: Float[Tensor, "B #T"], advantages: Float[Tensor, "B #T"], *, dual_clip: float
 ) -> Bool[Tensor, "B #T"]:
     """True for a bad token whose objective the dual clip bounds, so that it has no gradient either.
-
-    Args:
-        log_ratios: Attacker over sampling policy, in nats.
 
     Raises ConfigurationError if ``dual_clip`` is not above 1.
     """
@@ -120,7 +111,6 @@ def truncated_surrogate(
 
     Args:
         logprobs: Of the attacker, in nats; only these carry the gradient.
-        log_ratios: Attacker over sampling policy, in nats, per token or per sequence.
         max_ratio: Largest weight, absolute and not a distance from 1; positive.
 
     Raises ConfigurationError if ``max_ratio`` is not positive.

@@ -25,9 +25,7 @@ def exo_losses(
     With ``s = sigmoid(beta h)``: ``s log(s / (1 - e)) + (1 - s) log((1 - s) / e)``. It is 0 at
     ``s = 1 - e`` and seeks that mode, where ``cdpo_losses``, the forward KL, covers both.
 
-    Args:
-        beta: Strength of the pull to the reference; positive.
-        label_smoothing: Probability of a flipped pair, in (0, 0.5).
+    ``label_smoothing``: probability of a flipped pair, in (0, 0.5).
 
     Source:
         Ji et al., EXO, arXiv:2402.00856, eq. 16.
@@ -51,9 +49,7 @@ def discopop_losses(
     Where the pair is the wrong way round it is DPO; from about ``beta h = temperature`` on it is
     the exponential loss. Not convex.
 
-    Args:
-        beta: Strength of the pull to the reference; positive.
-        temperature: Over how much of ``beta h`` one passes into the other; in (0, 1).
+    ``temperature``: over how much of ``beta h`` one passes into the other; in (0, 1).
 
     Source:
         Lu et al., DiscoPOP, arXiv:2406.08414, eq. 5.
@@ -99,8 +95,7 @@ def sppo_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
 
     The hard form, in which a winner wins with certainty.
 
-    Args:
-        beta: Half the inverse of where each is to go, in nats; positive.
+    ``beta``: half the inverse of where each is to go, in nats; positive.
 
     Returns:
         Squared nats.

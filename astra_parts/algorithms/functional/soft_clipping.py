@@ -22,7 +22,6 @@ def soft_surrogate(
     ``r = 1``, and never exactly 0 as beyond a clip.
 
     Args:
-        log_ratios: Attacker over sampling policy, in nats, per token.
         temperature_good: ``t`` where the advantage is positive; a larger one closes sooner.
         temperature_bad: ``t`` elsewhere; larger, since raising all other tokens is less stable.
 

@@ -37,12 +37,8 @@ def tree_gae(
         turn_rewards: Of each turn, in reward units.
         token_rewards: Of each token besides, such as minus its KL penalty.
         mask: True at the tokens the attacker chose. A turn without any passes on its worth.
-        parents: Index of the turn before, -1 for a first turn.
         final_values: Predicted after each turn; read where none follows. 0 for a conversation that
             *ended*, the prediction for one that was only *cut* (turn limit, failed reply).
-        discount: Of the next token, in [0, 1].
-        turn_discount: Of the next turn, in [0, 1].
-        decay: Lambda, in [0, 1].
 
     Returns:
         Advantages, and advantages plus values; both 0 where masked, without gradient.
