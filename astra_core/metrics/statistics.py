@@ -52,6 +52,15 @@ class Interval:
         """
         return f"{self.value:{form}} [{self.low:{form}}, {self.high:{form}}]"
 
+    def points(self) -> str:
+        """A difference of rates as text, in percentage points.
+
+        >>> Interval(0.5, 0.25, 0.75).points()
+        '+50.0 points [+25.0, +75.0]'
+        """
+        low, high = 100 * self.low, 100 * self.high
+        return f"{100 * self.value:+.1f} points [{low:+.1f}, {high:+.1f}]"
+
 
 def bootstrap_mean(
     values: Sequence[float] | NDArray[np.float64],

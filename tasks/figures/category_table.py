@@ -48,8 +48,8 @@ def rates_table(rates: Mapping[str, CategoryRates]) -> str:
     if not rates:
         return ""
     rows = [
-        f"| {label} | {own.num_prompts} | {own.baseline.spelled()} | {own.attacker.spelled()} "
-        f"| {own.lift.spelled('+.3f')} |"
+        f"| {label} | {own.num_prompts} | {own.baseline.spelled('.1%')} "
+        f"| {own.attacker.spelled('.1%')} | {own.lift.points()} |"
         for label, own in rates.items()
     ]
     head = ["| category | prompts | untrained | trained | gain |", "|---|---|---|---|---|"]

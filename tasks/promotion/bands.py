@@ -93,11 +93,12 @@ def _figures(
         before = _before(name, untrained)
         bound = bound_of(rule, before)
         held = keeps(value, bound)
-        told = f"at {'least' if keeps is ge else 'most'} {bound:.3f}"
+        form = ".2f" if name in {_PERPLEXITY, _KL} else ".1%"
+        told = f"at {'least' if keeps is ge else 'most'} {bound:{form}}"
         if name == _TOP and not held and _has_one_way(own, untrained, bound):
             held, told = True, f"{told}, or as large before training"
         # Without a zero's sign, which rounding leaves.
-        own_value, other = (f"{round(number, 3) + 0.0:.3f}" for number in (value, before))
+        own_value, other = (f"{round(number, 3) + 0.0:{form}}" for number in (value, before))
         yield GateRule(name, own_value, other, told, held, way_out)
 
 
@@ -162,9 +163,9 @@ def _more_nonwords(table: "pd.DataFrame", rules: PromotionConfiguration) -> Iter
     p_value = found.p_value(rules.max_nonword_gain)
     yield GateRule(
         NONWORDS,
-        f"{own.mean():.3f}",
-        f"{before.mean():.3f}, p {p_value:.2g}",
-        f"at most {rules.max_nonword_gain:.3f} above the untrained attacker's",
+        f"{own.mean():.1%}",
+        f"{before.mean():.1%}, p {p_value:.2g}",
+        f"at most {100 * rules.max_nonword_gain:g} points above the untrained attacker's",
         p_value > BAND_ERROR,
         _BROKEN,
     )

@@ -42,8 +42,8 @@ class Comparison:
     def describe(self) -> str:
         """Gain and interval in one clause."""
         return (
-            f"gain {self.gain:+.3f} ({self.confidence:.0%} interval {self.low:+.3f} to "
-            f"{self.high:+.3f}, {self.num_prompts} prompts)"
+            f"gain {100 * self.gain:+.1f} points ({self.confidence:.0%} interval "
+            f"{100 * self.low:+.1f} to {100 * self.high:+.1f}, {self.num_prompts} prompts)"
         )
 
     def to_record(self) -> dict[str, Any]:
@@ -162,18 +162,23 @@ def decide(comparison: Comparison, *, rules: PromotionConfiguration, stake: Stak
             f"prompts examined must be at least {rules.min_prompts}, got "
             f"{comparison.num_prompts}; raise evaluation.num_prompts"
         )
-    wins = f"{told}: above {rules.min_lift:g}" if p_value <= level else None
+    wins = f"{told}: above {_points(rules.min_lift)}" if p_value <= level else None
     if not wins and stake.against_champion:
         wins = _wins_by_diversity(comparison, rules, level)
         found = comparison.richness.describe() if comparison.richness else "too few hits"
-        bound = f"{rules.min_diversity_gain:.0%} more, success at most {rules.max_loss:g} below"
+        loss = _points(rules.max_loss)
+        bound = f"{rules.min_diversity_gain:.0%} more, success at most {loss} below"
         tried.append(GateRule("or else strategies", found, "", bound, held=bool(wins)))
     if not wins:
         failed.append(
-            f"gain must lie above {rules.min_lift:g} beyond chance, got {told}; train longer or "
-            "examine more prompts"
+            f"gain must lie above {_points(rules.min_lift)} beyond chance, got {told}; train "
+            "longer or examine more prompts"
         )
     return Verdict(not failed, tuple(failed) if failed else (str(wins),), tuple(tried))
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:g} points"
 
 
 def _success(
@@ -182,9 +187,9 @@ def _success(
     """The rule of the gain, as the report has it."""
     return GateRule(
         f"attack success, {stake.describe()}",
-        f"{found.candidate:.3f}, p {p_value:.2g}",
-        f"{found.champion:.3f}{' (champion)' * stake.against_champion}",
-        f"more than {rules.min_lift:g} above, p at most {level:.2g}",
+        f"{found.candidate:.1%}, p {p_value:.2g}",
+        f"{found.champion:.1%}{' (champion)' * stake.against_champion}",
+        f"more than {_points(rules.min_lift)} above, p at most {level:.2g}",
         p_value <= level,
     )
 
@@ -200,7 +205,7 @@ def _wins_by_diversity(
     if p_value > level:
         return None
     return (
-        f"{comparison.describe()} lies above -{rules.max_loss:g}, and {found.describe()}, "
+        f"{comparison.describe()} lies above -{_points(rules.max_loss)}, and {found.describe()}, "
         f"p {p_value:.2g} of at most {level:.2g}"
     )
 

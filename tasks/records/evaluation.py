@@ -126,7 +126,7 @@ class PlainQuestions:
         """The finding in words."""
         return (
             f"plain questions {self.own_rate.spelled('.1%')}, the best of {self.num_tried} "
-            f"{self.best_rate.spelled('.1%')}, gain over it {self.lift.spelled('+.3f')}"
+            f"{self.best_rate.spelled('.1%')}, gain over it {self.lift.points()}"
         )
 
 
@@ -280,20 +280,27 @@ def transfers_told(record: EvaluationRecord) -> str:
     """Success against other targets, in words; empty if none was asked for."""
     return "; ".join(
         f"{name} {own.baseline.spelled('.1%')} -> {own.attacker.spelled('.1%')}, "
-        f"gain {own.lift.spelled('+.3f')}"
+        f"gain {own.lift.points()}"
         for name, own in record.transfer.items()
     )
 
 
-def worth_told(record: EvaluationRecord) -> str:
-    """What the trained attacker is worth in untrained tries, in words; empty if not known."""
+def tries_told(record: EvaluationRecord) -> str:
+    """Of how many untrained tries a trained one is worth the best; empty if not known."""
     tries = record.equivalent_tries
     if tries is None or math.isnan(tries.value):
         return ""
-    told = (
+    return (
         f"one try of the trained attacker succeeds as often as the best of {tries.value:.1f} "
         f"[{tries.low:.1f}, {tries.high:.1f}] untrained tries"
     )
+
+
+def worth_told(record: EvaluationRecord) -> str:
+    """What the trained attacker is worth, in tries, hits and a bandit's; empty if not known."""
+    told = tries_told(record)
+    if not told:
+        return ""
     name = "unique_attacks_per_1000_replies"
     own, other = (figures.get(name) for figures in (record.attacker, record.baseline))
     if isinstance(own, int | float) and isinstance(other, int | float):

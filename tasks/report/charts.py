@@ -193,6 +193,8 @@ def draw_spans(
     if not rows:
         return None
 
+    from matplotlib.ticker import PercentFormatter
+
     def draw(axes: Any) -> None:
         places = list(range(len(rows), 0, -1))
         for number, (owner, colour) in enumerate(zip(owners, (FIRST, SECOND), strict=False)):
@@ -207,6 +209,7 @@ def draw_spans(
             axes.errorbar(values, heights, xerr=ends, fmt="o", color=colour, label=_short(owner))
         axes.set_yticks(places, [_short(label) for label in rows], fontsize=8)
         axes.set_xlim(0.0, 1.0)
+        axes.xaxis.set_major_formatter(PercentFormatter(1.0))
 
     height = max(_SIZE[1], 0.8 + 0.34 * len(rows))
     return _svg(draw, name=name, labels=("attack success", ""), height=height)
@@ -236,6 +239,7 @@ def _svg(
 ) -> str:
     import matplotlib as mpl
     from matplotlib.figure import Figure
+    from matplotlib.ticker import PercentFormatter
 
     # The salt is the chart's own: ids of one picture must not clash with another's on the page.
     with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
@@ -251,6 +255,7 @@ def _svg(
         draw(axes)
         if is_share:
             axes.set_ylim(-0.02, 1.02)
+            axes.yaxis.set_major_formatter(PercentFormatter(1.0))
         if axes.get_legend_handles_labels()[0]:
             axes.legend(loc="best")
         buffer = io.StringIO()

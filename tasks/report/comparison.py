@@ -38,6 +38,7 @@ _FIGURES = {
     "kl_nats": "KL, nats per probe",
     "reward_mean": "Reward",
 }
+_SHARES = {"attack_success_rate", "clean_attack_success_rate", "unique_probes", "distinct_2"}
 # Sections that an examination depends on, beside its prompts.
 _EXAMINED = ("system.", "evaluation.", "reward.", "prompts.", "models.target.")
 _NUM_RESAMPLES = 10_000
@@ -170,10 +171,11 @@ def _attacker(table: pd.DataFrame) -> pd.DataFrame:
 
 def _rows(first: Material, second: Material) -> Iterator[Row]:
     for name, label in _FIGURES.items():
-        own = [_spelled(each.evaluation.attacker.get(name)) for each in (first, second)]
+        form = ".1%" if name in _SHARES else ".3f"
+        own = [_spelled(each.evaluation.attacker.get(name), form) for each in (first, second)]
         if any(own):
             yield Row(label, own[0], own[1])
-    lifts = [each.evaluation.lift.spelled("+.3f") for each in (first, second)]
+    lifts = [each.evaluation.lift.points() for each in (first, second)]
     yield Row("Gain over the untrained", lifts[0], lifts[1])
     for label, told in {
         "Updates": [str(each.training.optimizer_steps) for each in (first, second)],
@@ -185,10 +187,10 @@ def _rows(first: Material, second: Material) -> Iterator[Row]:
         yield Row(label, told[0], told[1])
 
 
-def _spelled(figure: Interval | float | None) -> str:
+def _spelled(figure: Interval | float | None, form: str) -> str:
     if figure is None:
         return ""
-    return figure.spelled() if isinstance(figure, Interval) else f"{figure:.3f}"
+    return figure.spelled(form) if isinstance(figure, Interval) else f"{figure:{form}}"
 
 
 def _settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[Row]:

@@ -80,8 +80,8 @@ def data_gates(material: Material) -> list[Fact]:
     if "num_rows" in validation:
         told.append(
             Fact(
-                "Prompts",
-                f"{validation['num_rows']} checked, {validation.get('num_rejected', 0)} rejected",
+                "Prompts checked",
+                f"{validation['num_rows']}, of which {validation.get('num_rejected', 0)} rejected",
             )
         )
     rollouts = material.data.get("rollouts", {})

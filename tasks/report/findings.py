@@ -1,10 +1,16 @@
-"""The worst findings of an examination, from its page of examples: masked, without text."""
+"""The worst findings of a version, masked: of the archive, or of its page of examples."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
+from pathlib import Path
+from typing import Any
 
+from astra_core.errors import DataError
 from astra_core.redaction import masked
+from tasks.findings.archive import ARCHIVE, TRAINING, ArchivedFinding, read_archive
+from tasks.findings.labels import FindingLabel, newest_label, read_labels
+from tasks.findings.listing import Choosing, shown
 
 MAX_FINDINGS = 20
 _HEAD = "score"
@@ -13,25 +19,53 @@ _RULE = "---"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One turn that scored high.
+    """One conversation whose last turn scored high.
 
     Attributes:
-        score: The turn's score.
+        score: That turn's score.
         prompt: The prompt's id.
         category: The prompt's category; empty where prompts have none.
-        probe: What the attacker said, masked.
-        response: What the target answered, masked.
+        turns: What the attacker said and the target answered, masked.
+        note: Its id in the archive, where it was found, and what people said; empty for none.
     """
 
     score: str
     prompt: str
     category: str
-    probe: str
-    response: str
+    turns: tuple[tuple[str, str], ...]
+    note: str = ""
 
-    def record(self) -> dict[str, str]:
+    def record(self) -> dict[str, Any]:
         """As JSON."""
         return asdict(self)
+
+
+def archived_findings(
+    keys: tuple[str, str], *, archive: Path = ARCHIVE, limit: int = MAX_FINDINGS
+) -> tuple[Finding, ...]:
+    """The findings of a version and of its training, highest first; none where no archive has any.
+
+    Args:
+        keys: Digest of the version's attacker, and the key of the training that made it.
+        archive: On the machine of the run.
+        limit: Of their number.
+    """
+    try:
+        found, labels = read_archive(archive, Choosing(version=keys).of), read_labels(archive)
+    except DataError:
+        return ()
+    return tuple(_archived(each, newest_label(each, labels)) for each in found[:limit])
+
+
+def _archived(found: ArchivedFinding, label: FindingLabel | None) -> Finding:
+    own = shown(found, "masked")
+    step = f" step {found.iteration}" if found.source == TRAINING else ""
+    told = [found.finding_id, f"{found.source}{step}"]
+    told += [f"{found.times} times"] if found.times > 1 else []
+    told += [f"{found.alike} nearly the same"] if found.alike else []
+    told += [f"{label.label.replace('_', ' ')} by a person"] if label else []
+    turns = tuple(zip(own.probes, own.replies, strict=True))
+    return Finding(f"{own.score:.2f}", own.prompt_id, own.category, turns, ", ".join(told))
 
 
 def read_findings(page: str, *, limit: int = MAX_FINDINGS) -> tuple[Finding, ...]:
@@ -57,6 +91,5 @@ def _findings(page: str) -> Iterator[Finding]:
                 row["score"],
                 row.get("prompt", ""),
                 row.get("category", ""),
-                masked(row.get("probe", "")),
-                masked(row.get("response", "")),
+                ((masked(row.get("probe", "")), masked(row.get("response", ""))),),
             )

@@ -12,13 +12,13 @@ from tasks.figures.turns import FILE as TURNS, TurnRecord
 from tasks.records.evaluation import EvaluationRecord, read_evaluation
 from tasks.records.reports import read_record, read_report
 from tasks.records.training import TrainingRecord
-from tasks.report.findings import Finding, read_findings
+from tasks.report.findings import Finding, archived_findings, read_findings
 from tasks.tracking.artifacts import fetched, kept_files
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.lineage.chronicle import Lineage, lineage_of
 from tasks.tracking.pages import pages_of
 from tasks.tracking.registry.evidence import evaluation_folder, read_table
-from tasks.tracking.registry.versions import EVALUATION_KEY_TAG
+from tasks.tracking.registry.versions import CHECKPOINT_DIGEST_TAG, EVALUATION_KEY_TAG
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +46,7 @@ class Material:
         steps: A row per optimiser step.
         table: A row per prompt and role.
         turns: Success by turn; None for a version that was registered without it.
-        findings: Turns that scored highest, masked.
+        findings: Conversations that scored highest, masked.
         data: The reports of the data gates by name.
         seconds: From the start of the run to its end; None while it runs.
         rules: What the gate tried, with what it found; none before a decision.
@@ -104,7 +104,8 @@ def read_material(client: "MlflowClient", name: str, wanted: str) -> Material:
             f"{own}, got none; restore it, or register the attacker again"
         )
         raise DataError(msg)
-    ended = run.info.end_time
+    ended, tags = run.info.end_time, {**run.data.tags, **version.tags}
+    keys = tags.get(CHECKPOINT_DIGEST_TAG, ""), tags.get("astra.run_key", "")
     with fetched(client, own, folder) as examined, fetched(client, own, "training") as trained:
         return Material(
             model_name=name,
@@ -116,7 +117,7 @@ def read_material(client: "MlflowClient", name: str, wanted: str) -> Material:
             steps=read_table(trained / _STEPS, columns=("step",)),
             table=read_table(examined / _TABLE, columns=("role", "prompt_id", "success_rate")),
             turns=_turns(examined / TURNS),
-            findings=_findings(examined / "examples.md"),
+            findings=archived_findings(keys) or _findings(examined / "examples.md"),
             data=_data(client, own),
             seconds=(ended - run.info.start_time) / 1000 if ended else None,
             rules=tuple(json.loads(version.tags.get("promotion.rules") or "[]")),

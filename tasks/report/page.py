@@ -6,6 +6,7 @@ from tasks.report.facts import attacked, cost, data_gates, lineage, links
 from tasks.report.material import Material
 from tasks.report.pictures import pictures
 from tasks.report.story import decision, headlines, lead, limits, title
+from tasks.report.tables import markdown_table, tables
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -17,12 +18,18 @@ _SHORT = 16
 def html_page(material: Material) -> str:
     """The whole report; every text is escaped, and nothing is loaded from anywhere."""
     page = templates().get_template("report.html.j2")
-    return page.render(**_told(material), charts=pictures(material), findings=material.findings)
+    return page.render(
+        **_told(material),
+        charts=pictures(material),
+        tables=tables(material),
+        findings=material.findings,
+    )
 
 
 def markdown_page(material: Material) -> str:
     """The report without pictures and findings, for a terminal or a merge request."""
-    return templates().get_template("report.md.j2").render(**_told(material))
+    page = templates().get_template("report.md.j2")
+    return page.render(**_told(material), tables=[*map(markdown_table, tables(material))])
 
 
 def stamp(material: Material) -> str:

@@ -11,7 +11,8 @@ from tasks.records.receipt import RegistrationReceipt
 from tasks.records.reports import read_record
 from tasks.report.material import FLOW_TAG, Material, read_material
 from tasks.report.page import html_page
-from tasks.report.story import decision, percent, points
+from tasks.report.story import decision
+from tasks.report.tables import percent
 from tasks.tracking.pages import DECISION, run_page
 from tasks.tracking.store import connect
 
@@ -88,7 +89,7 @@ def description(material: Material) -> str:
     found, summary = material.evaluation, material.lineage.summary
     place = run_page(material.experiment_id, summary.run_id, artifact=ARTIFACT).lstrip("/")
     prompts = next((part.digest for part in material.lineage.data if part.part == "valid"), "")
-    rates = f"untrained {percent(found.rate('baseline'))}, gain {points(found.lift)}"
+    rates = f"untrained {percent(found.rate('baseline'))}, gain {found.lift.points()}"
     whose = f"{summary.algorithm} from seed {summary.seed}, judge `{material.lineage.scorer}`"
     keys = f"Examination `{material.examination[:_SHORT]}`, prompts `{prompts[:_SHORT]}`"
     lines = [

@@ -1,16 +1,16 @@
 """What a report says about a version, in words and figures; the page only lays it out."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from astra_core.metrics.statistics import Interval
-from tasks.records.evaluation import EvaluationRecord, ways_told, worth_told
+from tasks.records.evaluation import EvaluationRecord, ways_told
 from tasks.report.facts import Fact, attacked, cost
 from tasks.report.material import Material
 from tasks.report.provocation import provocation_note
+from tasks.report.tables import percent, tables
 from tasks.tracking.registry.card import belief_lines
 
-_NOTHING = 1e-5
 _P_VALUE = (
     "p is the probability of a gain as large as this one if the true gain were exactly at the "
     "bound; the gate promotes only where it is at most the share of the error that this duel may "
@@ -54,11 +54,12 @@ def lead(material: Material) -> str:
     found = material.evaluation
     after, before = found.rate(), found.rate("baseline")
     word = "beyond chance" if found.lift.low > 0 or found.lift.high < 0 else "within chance"
-    beside = "".join(f" {told[0].upper()}{told[1:]}." for told in found.beside())
+    refused = found.over_refusal
+    beside = f" Beside that, {refused.told()}." if refused else ""
     return (
         f"Of {found.num_prompts} test prompts with {found.num_rollouts} rollouts each, the trained "
         f"attacker succeeded in {percent(after)} of rollouts, the untrained one in "
-        f"{percent(before)}: a gain of {points(found.lift)}, {word}. Intervals are bootstrap "
+        f"{percent(before)}: a gain of {found.lift.points()}, {word}. Intervals are bootstrap "
         f"intervals over prompts at {found.confidence:.0%}.{beside}"
     )
 
@@ -73,20 +74,18 @@ def headlines(material: Material) -> list[Headline]:
         Headline("Gain, percentage points", f"{100 * found.lift.value:+.1f}", ends(found.lift)),
     ]
     names = {
-        "unique_probes": ("Unique probes", ".2f"),
-        "unique_attacks": ("Unique attacks found", ".0f"),
+        "unique_attacks": ("Different hits", ",.0f"),
         "strategies": ("Strategies: ways to succeed", ".1f"),
-        "kl_nats": ("KL to the reference, nats", ".2f"),
     }
     for name, (label, form) in names.items():
         own, other = (figures.get(name) for figures in (found.attacker, found.baseline))
         if own is not None:
             against = "" if other is None else f"untrained {_value(other):{form}}"
-            if name == "strategies":
-                size = found.attacker.get("num_hits_compared")
-                among = f" in {_value(size):.0f} successes" if size else ""
-                against = "; ".join(filter(None, (f"expected{among}", against)))
             told.append(Headline(label, f"{_value(own):{form}}", against))
+    if found.over_refusal is not None:
+        rate, count = found.over_refusal.rate, found.over_refusal.num_safe
+        detail = f"of {count} requests, {ends(rate)}"
+        told.append(Headline("Harmless requests refused", f"{rate.value:.1%}", detail))
     return told
 
 
@@ -111,9 +110,6 @@ def limits(material: Material) -> list[str]:
     found = material.evaluation
     belief = found.belief
     told = belief_lines(found)
-    worth = worth_told(found)
-    if worth:
-        told.append(f"{worth[0].upper()}{worth[1:]}.")
     told.append(_strategies_told(found))
     kind = provocation_note(found)
     if kind is not None:
@@ -130,7 +126,7 @@ def limits(material: Material) -> list[str]:
         chosen, excess = found.selection.attack_success_rate, found.selection.optimism
         told.append(
             f"On the {found.selection.num_prompts} dev prompts that chose the checkpoint, success "
-            f"was {chosen.value:.1%}: {points(excess)} against the figure above. Well above zero "
+            f"was {chosen.value:.1%}: {excess.points()} against the figure above. Well above zero "
             "it would say that choosing the checkpoint flatters it."
         )
     for warning in (material.training.kl_warning, material.training.signal_warning):
@@ -166,19 +162,9 @@ def story(material: Material) -> dict[str, Any]:
         "examination": material.examination,
         "figures": material.evaluation.final_figures(),
         "turns": None if material.turns is None else material.turns.record(),
+        "tables": [asdict(table) for table in tables(material)],
         "findings": [finding.record() for finding in material.findings],
     }
-
-
-def percent(span: Interval) -> str:
-    """A rate with its interval, such as ``75.8% [71.5%, 80.0%]``."""
-    return span.spelled(".1%")
-
-
-def points(span: Interval) -> str:
-    """A difference of rates in percentage points."""
-    low, high = 100 * span.low, 100 * span.high
-    return f"{100 * span.value:+.1f} points [{low:+.1f}, {high:+.1f}]"
 
 
 def ends(span: Interval) -> str:
@@ -191,6 +177,4 @@ def _plain(facts: list[Fact]) -> dict[str, str]:
 
 
 def _value(figure: Interval | float) -> float:
-    value = figure.value if isinstance(figure, Interval) else float(figure)
-    # Rounding leaves a zero with a sign.
-    return 0.0 if abs(value) < _NOTHING else value
+    return figure.value if isinstance(figure, Interval) else float(figure)

@@ -55,7 +55,7 @@ def material(*, version="3", rate=0.6, decision="", reasons="", **changes):
         steps=STEPS,
         table=prompt_table(rate=rate, baseline=0.2),
         turns=TurnRecord(turns, turns),
-        findings=(Finding("0.90", "p1", "", "Y·· a··", "N·"),),
+        findings=(Finding("0.90", "p1", "", (("Y·· a··", "N·"),)),),
         data={"validation": {"num_rows": 9, "num_rejected": 2}},
         seconds=75.0,
         server="http://127.0.0.1:5000",

@@ -58,9 +58,9 @@ def model_card(
     return _CARD.format(
         target=f"{target_name} {target[:16]}".strip(),
         scorer=scorer,
-        attacker=evaluation.rate().spelled(),
-        baseline=evaluation.rate("baseline").spelled(),
-        lift=evaluation.lift.spelled(),
+        attacker=evaluation.rate().spelled(".1%"),
+        baseline=evaluation.rate("baseline").spelled(".1%"),
+        lift=evaluation.lift.points(),
         num_prompts=evaluation.num_prompts,
         threshold=evaluation.threshold,
         algorithm=algorithm,
@@ -81,8 +81,9 @@ def belief_lines(evaluation: EvaluationRecord) -> list[str]:
     if belief.calibration is not None:
         note = belief.calibration
         lines.append(
-            f"The judge flags {note.sensitivity.spelled()} of bad and passes "
-            f"{note.specificity.spelled()} of harmless replies, of {note.num_rows} labelled ones."
+            f"The judge flags {note.sensitivity.spelled('.1%')} of bad and passes "
+            f"{note.specificity.spelled('.1%')} of harmless replies, of {note.num_rows} labelled "
+            "ones."
         )
         lines += _rate_line(evaluation, "corrected_attempt_success_rate", "Share of bad replies")
         lines += _rate_line(
@@ -103,7 +104,8 @@ def belief_lines(evaluation: EvaluationRecord) -> list[str]:
         )
         if isinstance(agreed, Interval) and isinstance(kappa, Interval):
             lines.append(
-                f"The two judges agree on {agreed.spelled()} of replies, kappa {kappa.spelled()}."
+                f"The two judges agree on {agreed.spelled('.1%')} of replies, kappa "
+                f"{kappa.spelled()}."
             )
     return lines
 
@@ -113,8 +115,8 @@ def _rate_line(
 ) -> list[str]:
     """A rate of both attackers as a sentence; none for a record that lacks it."""
     rates = [figures.get(name) for figures in (evaluation.attacker, evaluation.baseline)]
-    spelled = [rate.spelled() for rate in rates if isinstance(rate, Interval)]
+    spelled = [rate.spelled(".1%") for rate in rates if isinstance(rate, Interval)]
     if len(spelled) < len(rates):
         return []
-    gain = f", gain {lift.spelled()}" if lift is not None else ""
+    gain = f", gain {lift.points()}" if lift is not None else ""
     return [f"{label} {spelled[0]} against {spelled[1]} untrained{gain}."]

@@ -31,7 +31,7 @@ def test_the_table_has_a_row_with_intervals_for_each_category():
 
     assert "| category | prompts | untrained | trained | gain |" == lines[0]
     assert (
-        "| fraud | 7 | 0.250 [0.150, 0.350] | 0.500 [0.400, 0.600] | +0.250 [+0.150, +0.350] |"
+        "| fraud | 7 | 25.0% [15.0%, 35.0%] | 50.0% [40.0%, 60.0%] | +25.0 points [+15.0, +35.0] |"
         == lines[2]
     )
     assert 4 == len(lines)

@@ -51,11 +51,11 @@ def test_a_candidate_at_every_bound_is_within_the_bands():
 @each_row(
     ("name", "value", "sentence"),
     [
-        ("unique_probes_rarefied", 0.89, "least 0.900, got 0.890 (untrained 1.000); the attacker"),
-        ("distinct_2_rarefied", 0.39, "least 0.400, got 0.390 (untrained 0.800); the attacker"),
-        ("top_strategy_share", 0.51, "most 0.500, got 0.510 (untrained 0.300); the attacker rep"),
-        ("probe_perplexity", 6.1, "most 6.000, got 6.100 (untrained 4.000); success is bought"),
-        ("kl_nats", 31.1, "most 31.000, got 31.100 (untrained 1.000); it left the reference"),
+        ("unique_probes_rarefied", 0.89, "least 90.0%, got 89.0% (untrained 100.0%); the attacker"),
+        ("distinct_2_rarefied", 0.39, "least 40.0%, got 39.0% (untrained 80.0%); the attacker"),
+        ("top_strategy_share", 0.51, "most 50.0%, got 51.0% (untrained 30.0%); the attacker rep"),
+        ("probe_perplexity", 6.1, "most 6.00, got 6.10 (untrained 4.00); success is bought"),
+        ("kl_nats", 31.1, "most 31.00, got 31.10 (untrained 1.00); it left the reference"),
     ],
 )
 def test_each_figure_outside_its_band_is_a_sentence(name, value, sentence):
@@ -79,7 +79,7 @@ def test_invented_words_are_refused_where_training_has_added_them(trained, untra
 
     assert is_refused == bool(found)
     for sentence in found:
-        assert f"got {trained:.3f} (untrained {untrained:.3f}, p " in sentence
+        assert f"got {trained:.1%} (untrained {untrained:.1%}, p " in sentence
 
 
 @each_row(

@@ -45,8 +45,8 @@ def test_the_first_candidate_must_beat_the_untrained_attacker(project):
     assert aliases() == {"candidate": "1", "champion": "1"}
     assert pytest.approx(0.4) == decision.comparison.gain
     assert tags("1")["promotion.decision"] == "promoted"
-    assert tags("1")["promotion.reasons"].startswith("gain +0.400 (95% interval")
-    assert decision.summary().startswith("attacker version 1 is champion: gain +0.400")
+    assert tags("1")["promotion.reasons"].startswith("gain +40.0 points (95% interval")
+    assert decision.summary().startswith("attacker version 1 is champion: gain +40.0 points")
 
 
 def test_a_candidate_no_better_than_the_untrained_attacker_is_refused(project):
@@ -57,7 +57,7 @@ def test_a_candidate_no_better_than_the_untrained_attacker_is_refused(project):
     assert not decision.promoted
     assert aliases() == {"candidate": "2"}
     assert tags("2")["promotion.decision"] == "refused"
-    assert decision.reasons[0].startswith("gain must lie above 0 beyond chance, got gain +0.000")
+    assert decision.reasons[0].startswith("gain must lie above 0 points beyond chance, got gain +0")
     assert tags("2")["promotion.reasons"] == decision.reasons[0]
     assert decision.summary().startswith("attacker version 2 is not promoted: gain must")
 
@@ -158,7 +158,7 @@ def test_success_counts_where_both_judges_see_it(project):
     refused = promote_attacker(CONFIRMING, evaluate=no_evaluation)
 
     assert not refused.promoted
-    assert refused.reasons[0].startswith("gain must lie above 0 beyond chance, got gain +0.000")
+    assert refused.reasons[0].startswith("gain must lie above 0 points beyond chance, got gain +0")
     assert "success counts where both judges saw it" == refused.reasons[-1]
     # What the first judge alone sees would do.
     assert promote().promoted

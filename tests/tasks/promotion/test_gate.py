@@ -188,14 +188,14 @@ def test_decide_opens_when_the_gain_is_beyond_chance():
 
     assert verdict.passed
     # t = 2: Student's probability above it with 200 degrees of freedom.
-    told = "gain +0.200 (95% interval +0.100 to +0.300, 200 prompts), p 0.023 of at most 0.025"
-    assert (f"{told} in duel 3 of 30: above 0",) == verdict.reasons
+    told = "gain +20.0 points (95% interval +10.0 to +30.0, 200 prompts), p 0.023 of at most 0.025"
+    assert (f"{told} in duel 3 of 30: above 0 points",) == verdict.reasons
 
 
 @each_row(
     ("changes", "reason"),
     [
-        ({"test": Paired(0.1, 0.1, 200)}, "gain must lie above 0 beyond chance, got gain +0.200"),
+        ({"test": Paired(0.1, 0.1, 200)}, "gain must lie above 0 points beyond chance, got gain"),
         ({"num_prompts": 9}, "prompts examined must be at least 10, got 9; raise evaluation"),
     ],
 )

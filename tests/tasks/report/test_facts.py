@@ -49,4 +49,4 @@ def test_the_lineage_has_a_digest_of_each_part():
     assert "commit c0ffeec0ffeec0ff, with changes that were not committed" == told["Code"]
     assert "version 1" == told["Parents"]
     assert "torch 2.13" == told["Libraries"]
-    assert {"Prompts": "9 checked, 2 rejected"} == _told(data_gates(material()))
+    assert {"Prompts checked": "9, of which 2 rejected"} == _told(data_gates(material()))

@@ -26,7 +26,7 @@ class _Elements(HTMLParser):
 @pytest.fixture(scope="module")
 def page():
     """A page on which every text that comes from elsewhere is hostile."""
-    finding = Finding("0.9", HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+    finding = Finding("0.9", HOSTILE, HOSTILE, ((HOSTILE, HOSTILE),), HOSTILE)
     params = {"prompts": {"path": HOSTILE}, "models": {"target": {"source": HOSTILE}}}
     found = material(decision="refused", reasons=HOSTILE, findings=(finding,), params=params)
     return html_page(found)
@@ -57,10 +57,11 @@ def test_the_page_needs_nothing_beside_it(page):
 
 @pytest.mark.real
 def test_findings_stand_below_a_warning_that_folds_them_away(page):
-    start = page.index("<details open>")
+    # Not open: who opens it was warned.
+    start = page.index("<details>")
 
     assert "Content warning: 1 attacks" in page[start : page.index("</summary>")]
-    assert page.index("</details>") > page.index("0.9</td>") > start
+    assert page.index("</details>") > page.index("Score 0.9") > start
     assert "Worst findings" not in html_page(material(findings=()))
 
 
@@ -69,13 +70,16 @@ def test_every_part_is_on_the_page(page):
     heads = re.findall(r"<h2>([^<]+)</h2>", page)
 
     assert heads == [
-        "The gate's decision",
         "What was attacked",
         "Curves",
+        "By turn",
+        "Diversity",
+        "Baselines",
         "Worst findings",
-        "How far the figures can be believed",
-        "What it took",
+        "The gate's decision",
         "Where it came from",
+        "What it took",
+        "How far the figures can be believed",
     ]
     assert page.count("<svg") >= 6
 
@@ -86,14 +90,15 @@ def test_the_same_version_gives_the_same_bytes(page):
 
 
 def test_markdown_has_the_same_without_pictures():
-    rule = asdict(GateRule("top_strategy_share", "0.610", "0.200", "at most 0.500", held=False))
+    rule = asdict(GateRule("top_strategy_share", "61.0%", "20.0%", "at most 50.0%", held=False))
     found = material(decision="refused", reasons="gain must lie above 0", rules=(rule,))
     told = markdown_page(replace(found, flow_run="http://127.0.0.1:4200/runs/x"))
 
     assert "# Red-team report: attacker version 3" in told
     assert "| Attack success | 60.0% | interval 50.0 to 70.0 |" in told
     assert "Not promoted: a rule of the gate did not hold. Gain must lie above 0." in told
-    assert "| top strategy share | 0.610 | 0.200 | at most 0.500 | no |" in told
+    assert "| top strategy share | 61.0% | 20.0% | at most 50.0% | no |" in told
+    assert "| Untrained attacker | 20.0% [10.0%, 30.0%] |" in told
     assert "\n- MLflow run: http://127.0.0.1:5000/#/experiments/1/runs/abab" in told
     assert "/artifacts/data/prompts.html\n" in told
     assert "\n- Prefect run: http://127.0.0.1:4200/runs/x\n" in told

@@ -4,7 +4,7 @@ from each_row import each_row
 from report_material import material
 
 from astra_core.metrics.statistics import Interval
-from tasks.records.evaluation import Belief, CalibrationNote, Selection, Transfer
+from tasks.records.evaluation import Belief, CalibrationNote, OverRefusal, Selection
 from tasks.report.story import decision, headlines, lead, limits, story
 
 SPAN = Interval(0.5, 0.4, 0.6)
@@ -16,19 +16,20 @@ def test_the_lead_says_whether_the_gain_may_be_chance():
     assert "60.0% [50.0%, 70.0%]" in lead(sure)
     assert "gain of +40.0 points [+30.0, +50.0], beyond chance" in lead(sure)
     assert "within chance" in lead(unsure)
-    others = {"strict": Transfer(attacker=SPAN, baseline=SPAN, lift=SPAN)}
-    told = lead(material(evaluation=replace(sure.evaluation, transfer=others)))
-    assert "Against other targets: strict 50.0% [40.0%, 60.0%] -> 50.0%" in told
+    refused = OverRefusal("ab" * 32, "refusal 1", 9, 0, 0, SPAN)
+    told = lead(material(evaluation=replace(sure.evaluation, over_refusal=refused)))
+    assert "the target refuses 50.0% [40.0%, 60.0%] of 9 harmless requests." in told
 
 
-def test_the_headline_has_success_gain_diversity_and_kl():
+def test_the_headline_has_success_gain_diversity_and_refusals():
     whole = material()
-    ways = {"strategies": 7.5, "strategies_found": 9.0, "num_hits_compared": 50.0}
-    attacker = {**whole.evaluation.attacker, **ways}
-    found = headlines(material(evaluation=replace(whole.evaluation, attacker=attacker)))
+    attacker = {**whole.evaluation.attacker, "strategies": 7.5, "unique_attacks": 1234.0}
+    refused = OverRefusal("ab" * 32, "refusal 1", 9, 0, 0, SPAN)
+    examined = replace(whole.evaluation, attacker=attacker, over_refusal=refused)
+    found = headlines(material(evaluation=examined))
 
-    assert ["60.0%", "+40.0", "0.97", "7.5", "2.00"] == [card.value for card in found]
-    assert "expected in 50 successes" == found[3].detail
+    assert ["60.0%", "+40.0", "1,234", "7.5", "50.0%"] == [card.value for card in found]
+    assert "of 9 requests, interval 40.0 to 60.0" == found[-1].detail
     assert ["trained", "untrained"] == [owner for owner, _ in found[0].spans]
 
 

@@ -21,8 +21,8 @@ CARD = model_card(
 
 def test_the_result_stands_beside_the_untrained_attackers():
     assert (
-        "Attack success 0.600 [0.500, 0.700] against 0.200 [0.100, 0.300] untrained, "
-        "gain 0.400 [0.300, 0.500], on 40 test prompts"
+        "Attack success 60.0% [50.0%, 70.0%] against 20.0% [10.0%, 30.0%] untrained, "
+        "gain +40.0 points [+30.0, +50.0], on 40 test prompts"
     ) in CARD
     assert "score at or above 0.5" in CARD
 
@@ -67,14 +67,15 @@ def test_the_card_says_how_far_the_judge_can_be_believed():
         baseline={**EVALUATION.baseline, **figures},
         belief=Belief(note, corrected_lift=span, second_judge="judge 2", confirmed_lift=span),
     )
-    told, rows = "0.500 [0.250, 0.750]", "of 200 labelled ones"
+    rows = "of 200 labelled ones"
+    told, gain = "50.0% [25.0%, 75.0%]", "gain +50.0 points [+25.0, +75.0]"
 
     assert [
         f"The judge flags {told} of bad and passes {told} of harmless replies, {rows}.",
         f"Share of bad replies {told} against {told} untrained.",
-        f"Attack success corrected for its errors {told} against {told} untrained, gain {told}.",
-        f"Attack success that `judge 2` confirms {told} against {told} untrained, gain {told}.",
-        f"The two judges agree on {told} of replies, kappa {told}.",
+        f"Attack success corrected for its errors {told} against {told} untrained, {gain}.",
+        f"Attack success that `judge 2` confirms {told} against {told} untrained, {gain}.",
+        f"The two judges agree on {told} of replies, kappa 0.500 [0.250, 0.750].",
     ] == belief_lines(evaluation)
     assert [] == belief_lines(EVALUATION)
     assert [] == belief_lines(replace(EVALUATION, belief=Belief(second_judge="judge 2")))
@@ -83,7 +84,7 @@ def test_the_card_says_how_far_the_judge_can_be_believed():
 def test_nothing_of_the_form_is_left_open():
     assert not set("{}") & set(CARD)
     # A list of versions shows the beginning.
-    assert CARD.startswith("Attack success 0.600 [0.500, 0.700], untrained 0.200 ")
+    assert CARD.startswith("Attack success 60.0% [50.0%, 70.0%], untrained 20.0% ")
     assert CARD.endswith(".\n")
 
 
@@ -106,5 +107,5 @@ def test_the_card_has_a_table_of_categories_where_there_are_some():
     )
 
     assert "\n\n| category | prompts | untrained | trained | gain |\n" in card
-    assert "| fraud | 7 | 0.600 [0.500, 0.700] |" in card
+    assert "| fraud | 7 | 60.0% [50.0%, 70.0%] |" in card
     assert "category" not in CARD

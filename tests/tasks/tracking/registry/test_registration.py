@@ -41,7 +41,8 @@ def test_register_attacker_records_the_run(receipt):
     assert pytest.approx(0.61) == run.data.metrics["train/loss"]
     assert pytest.approx(0.6) == run.data.metrics["final/attack_success_rate"]
     headline = {name for name in run.data.metrics if name.startswith(("final/", "baseline/"))}
-    assert set(HEADLINE) - {"final/unique_attacks"} == headline  # of which this evaluation has none
+    # This evaluation has counted none of them.
+    assert set(HEADLINE) - {"final/unique_attacks", "final/over_refusal_rate"} == headline
     assert pytest.approx(0.2) == run.data.metrics["baseline/attack_success_rate"]
     assert pytest.approx(0.4) == run.data.metrics["final/lift"]
     assert run.info.status == "FINISHED"
@@ -97,7 +98,7 @@ def test_register_attacker_makes_a_restricted_candidate(receipt):
     assert [*version.tags][-1] == "astra.checkpoint_digest"
     assert version.tags["intended_use"] == "restricted"
     assert "Not to be used for" in version.description
-    assert version.description.startswith("Attack success 0.600 [0.500, 0.700], untrained 0.200")
+    assert version.description.startswith("Attack success 60.0% [50.0%, 70.0%], untrained 20.0%")
     assert version.run_id == receipt.run_id
 
 
