@@ -92,23 +92,23 @@ class HandLoop:
         self._begun, self._is_iterated = iteration, False
         return iteration, self._first_graphs if iteration == 0 else None
 
-    def given(self, experience: Experience) -> None:
+    def note_experience(self, experience: Experience) -> None:
         """Notes the experience that is learned from."""
         self._experience, self._is_first = experience, True
         self.on_experience(experience)
         if self._begun is not None:
             self._noted(experience)
 
-    def opened(self, experience: Experience) -> None:
+    def note_batches(self, experience: Experience) -> None:
         """Notes that its batches are taken one by one, to the last."""
         self._is_iterated = self._begun == experience.iteration
 
-    def divided(self, experience: Experience) -> None:
+    def note_division(self, experience: Experience) -> None:
         """Takes note of the experience that a harness of one's own made of what it was given."""
         if self._begun == experience.iteration:
             self._experience = experience
 
-    def learned(self, experience: Experience) -> None:
+    def note_end(self, experience: Experience) -> None:
         """Counts a training step once all its batches were taken."""
         if self._begun == experience.iteration:
             self.end()

@@ -69,16 +69,16 @@ class Watcher(Protocol):
     def begin(self) -> tuple[int, Sequence[Graph] | None]:
         """The next iteration, and its rollouts where they exist."""
 
-    def given(self, experience: Experience) -> None:
+    def note_experience(self, experience: Experience) -> None:
         """Notes the experience that is learned from now."""
 
-    def opened(self, experience: Experience) -> None:
+    def note_batches(self, experience: Experience) -> None:
         """Notes that its batches are taken one by one, to the last."""
 
-    def divided(self, experience: Experience) -> None:
+    def note_division(self, experience: Experience) -> None:
         """Notes the experience whose batches the harness gives."""
 
-    def learned(self, experience: Experience) -> None:
+    def note_end(self, experience: Experience) -> None:
         """Notes that all its batches were taken."""
 
     def step(self, algorithm: Algorithm, batch: Batch) -> tuple[Tensor, dict[str, float]]:
@@ -181,7 +181,7 @@ class Harness:
             self._next_iteration, graphs = iteration + 1, graphs or known
         found = self.collected(iteration, graphs)
         if watcher is not None:
-            watcher.given(found)
+            watcher.note_experience(found)
         return found
 
     def step(self, batch: Batch) -> tuple[Tensor, dict[str, float]]:
@@ -260,16 +260,16 @@ class Harness:
     def _divide(self, experience: Experience) -> Iterator[Batch]:
         """Every batch of every epoch; a watcher is notified of the first and of the end."""
         if self.watcher is not None:
-            self.watcher.opened(experience)
+            self.watcher.note_batches(experience)
         for epoch in range(self._num_epochs):
             yield from self.batches(experience, epoch=epoch, batch_size=self._batch_size)
         if self.watcher is not None:
-            self.watcher.learned(experience)
+            self.watcher.note_end(experience)
 
     def batches(self, experience: Experience, *, epoch: int, batch_size: int) -> Iterator[Batch]:
         """The steps as micro-batches, reordered in each epoch; none is dropped."""
         if self.watcher is not None:
-            self.watcher.divided(experience)
+            self.watcher.note_division(experience)
         key = derive_key(self.sampler.seed, "mini-batches", experience.iteration, epoch)
         groups = _trees(experience) if self._shuffle == "trees" else [[x] for x in experience.steps]
         mixed = generator(key).permutation(len(groups))
