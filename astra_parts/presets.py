@@ -44,14 +44,14 @@ class Assembly(Section):
 
     system: SystemConfiguration = SystemConfiguration()
     sampler: Choice = Choice(name="tree")
-    runs_per_prompt: Count = Field(default=1, description="As in rollouts of params.yaml.")
+    runs_per_prompt: Count = Field(1, description="As in rollouts of params.yaml.")
     reward: Choice = Choice(name="adversarial")
     evaluation: EvaluationConfiguration = EvaluationConfiguration()
     device: Literal["auto", "cpu", "cuda"] = Field(
-        default="cpu", description="Where the models are; auto takes CUDA where there is a device."
+        "cpu", description="Where the models are; auto takes CUDA where there is a device."
     )
-    num_threads: int = Field(default=0, ge=0, description="Of torch; 0 chooses by model size.")
-    seed: int = Field(default=0, description="The one root of all randomness.")
+    num_threads: int = Field(0, ge=0, description="Of torch; 0 chooses by model size.")
+    seed: int = Field(0, description="The one root of all randomness.")
 
 
 def hf_configuration(**changes: Any) -> TrainingConfiguration:

@@ -36,16 +36,16 @@ class CreditOptions(Section):
     """How later turns count towards an earlier one."""
 
     backup: Backup = Field(
-        default="mean",
+        "mean",
         description="The turn alone (none), plus the best turn that follows (max), their mean "
         "(reward-to-go), or their mean weighted by leaves (MALT: a rollout drawn at random).",
     )
-    discount: Probability = Field(default=0.9, description="Of each later turn, in the backup.")
+    discount: Probability = Field(0.9, description="Of each later turn, in the backup.")
     horizon: Count | None = Field(
-        default=None, description="Turns that count, the own one included (n-step); null is all."
+        None, description="Turns that count, the own one included (n-step); null is all."
     )
 
-    turn_weights: TurnWeights = Field(default="equal", description=TURN_WEIGHTS)
+    turn_weights: TurnWeights = Field("equal", description=TURN_WEIGHTS)
 
     @model_validator(mode="after")
     def _what_follows_is_looked_at(self) -> Self:

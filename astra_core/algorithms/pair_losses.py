@@ -52,24 +52,21 @@ class PairLossOptions(PairOptions):
     """Which pairs, and which loss over them."""
 
     loss: PairLossChoice = Field(
-        default="sigmoid",
+        "sigmoid",
         description="One loss, or the weights of several; sft is the chosen probe's negative "
         "log-likelihood per token.",
     )
     label_smoothing: float = Field(
-        default=0.0,
-        ge=0.0,
-        lt=0.5,
-        description="Share of pairs believed to be the wrong way round.",
+        0.0, ge=0.0, lt=0.5, description="Share of pairs believed to be the wrong way round."
     )
     divergence: Divergence = Field(
-        default="reverse_kl", description="From the reference; what margins are measured by."
+        "reverse_kl", description="From the reference; what margins are measured by."
     )
     divergence_alpha: float = Field(
-        default=0.5, gt=0.0, lt=1.0, description="Of alpha: from reverse_kl at 0 to forward_kl."
+        0.5, gt=0.0, lt=1.0, description="Of alpha: from reverse_kl at 0 to forward_kl."
     )
     on_policy_weights: bool = Field(
-        default=False,
+        False,
         description="Weights a pair by how likely the present attacker finds both probes (WPO).",
     )
 

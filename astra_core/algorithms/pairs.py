@@ -38,15 +38,14 @@ class PairSelection(CreditOptions):
     """Which siblings become a pair."""
 
     pairs: Literal["best_worst", "all"] = Field(
-        default="best_worst", description="Of each group of siblings."
+        "best_worst", description="Of each group of siblings."
     )
     margin: NonNegative = Field(
-        default=0.1,
+        0.1,
         description="A gap in reward up to it counts as noise and gives no pair; nor does a tie.",
     )
     midpoint: float | None = Field(
-        default=None,
-        description="If given, the chosen must reach it and the rejected stay below (MALT).",
+        None, description="If given, the chosen must reach it and the rejected stay below (MALT)."
     )
     backup: Backup = "none"
 
@@ -54,10 +53,8 @@ class PairSelection(CreditOptions):
 class PairOptions(PairSelection):
     """Which pairs, and how their log-ratios are counted."""
 
-    beta: Positive = Field(default=0.1, description="Strength of the pull to the reference.")
-    length_normalised: bool = Field(
-        default=False, description="Log-ratios per token instead of summed."
-    )
+    beta: Positive = Field(0.1, description="Strength of the pull to the reference.")
+    length_normalised: bool = Field(False, description="Log-ratios per token instead of summed.")
 
 
 @dataclass(frozen=True, slots=True)

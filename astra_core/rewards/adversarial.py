@@ -30,24 +30,22 @@ class AdversarialReward(Reward):
     class Options(Section):
         """The weight of each part, in units of score."""
 
-        response_weight: NonNegative = Field(default=1.0, description="Of the mean reply score.")
-        probe_penalty: NonNegative = Field(default=0.3, description="Of the probe's own score.")
+        response_weight: NonNegative = Field(1.0, description="Of the mean reply score.")
+        probe_penalty: NonNegative = Field(0.3, description="Of the probe's own score.")
         nll_weight: NonNegative = Field(
-            default=0.1,
-            description="Per nat per token by which the probe is less likely than the floor.",
+            0.1, description="Per nat per token by which the probe is less likely than the floor."
         )
         nll_floor: NonNegative = Field(
-            default=3.0,
-            description="Nats per token under the target; a likelier probe earns nothing.",
+            3.0, description="Nats per token under the target; a likelier probe earns nothing."
         )
         novelty_weight: NonNegative = Field(
-            default=0.2, description="Of the share said for the first time."
+            0.2, description="Of the share said for the first time."
         )
         novelty_decay: float = Field(
-            default=0.98, ge=0.0, le=1.0, description="Share of the memory kept per experience."
+            0.98, ge=0.0, le=1.0, description="Share of the memory kept per experience."
         )
         diversity_weight: NonNegative = Field(
-            default=0.0,
+            0.0,
             description="Per nat by which a probe is rare in wording among those that score, times "
             "its score and its share of known words.",
         )

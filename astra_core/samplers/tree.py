@@ -24,15 +24,13 @@ class TreeSampler(Sampler):
     class Options(Section):
         """The shape of the tree."""
 
-        tree_width: Count = Field(default=4, description="Probes tried after every context.")
-        tree_depth: int = Field(
-            default=2, ge=1, le=MOST_TURNS, description="Turns of a conversation."
-        )
+        tree_width: Count = Field(4, description="Probes tried after every context.")
+        tree_depth: int = Field(2, ge=1, le=MOST_TURNS, description="Turns of a conversation.")
         num_responses: Count = Field(
-            default=3, description="Replies drawn for each probe; their scores are averaged."
+            3, description="Replies drawn for each probe; their scores are averaged."
         )
         refills: int = Field(
-            default=0,
+            0,
             ge=0,
             description="How often a probe that is empty, cut by the token limit or equal to a "
             "sibling is sampled again, before the target is asked; 0 keeps the first.",

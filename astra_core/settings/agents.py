@@ -20,11 +20,11 @@ class Part(Section):
     """
 
     pattern: str = Field(min_length=1, description="Regular expression, searched in weight names.")
-    lr_factor: NonNegative = Field(default=1.0, description="Times training.lr; 0 freezes.")
+    lr_factor: NonNegative = Field(1.0, description="Times training.lr; 0 freezes.")
     active: Literal["always", "never", "periodic"] = "always"
-    period: Count = Field(default=1, description="periodic: training steps of one round.")
-    start: int = Field(default=0, ge=0, description="periodic: first active step of a round.")
-    stop: Count = Field(default=1, description="periodic: the step of a round that ends it.")
+    period: Count = Field(1, description="periodic: training steps of one round.")
+    start: int = Field(0, ge=0, description="periodic: first active step of a round.")
+    stop: Count = Field(1, description="periodic: the step of a round that ends it.")
 
     @model_validator(mode="after")
     def _can_be_used(self) -> Self:
@@ -39,17 +39,17 @@ class AgentConfiguration(Section):
     """What one of several agents shares with the first, and its instruction."""
 
     model: Literal["shared", "own"] = Field(
-        default="shared",
+        "shared",
         description="own: a copy of the first agent's untrained weights, which learns by itself.",
     )
     own_weights: str | None = Field(
-        default=None,
+        None,
         min_length=1,
         description="shared: regular expression, searched in weight names; the agent has those "
         "for itself and shares the others. null shares all.",
     )
     instruction: str | None = Field(
-        default=None, min_length=1, description="The agent reads it before every conversation."
+        None, min_length=1, description="The agent reads it before every conversation."
     )
 
     @model_validator(mode="after")
@@ -70,13 +70,13 @@ class AgentTraining(Section):
     """How one agent learns; null means the same as for all."""
 
     trainable: bool = Field(
-        default=True, description="false: nothing is learned from its turns, its weights stay."
+        True, description="false: nothing is learned from its turns, its weights stay."
     )
-    lr: Positive | None = Field(default=None, description="Peak rate of the weights it has alone.")
+    lr: Positive | None = Field(None, description="Peak rate of the weights it has alone.")
     schedule: Choice | None = None
-    warmup_steps: int | None = Field(default=None, ge=0)
+    warmup_steps: int | None = Field(None, ge=0)
     parts: dict[str, Part] | None = Field(
-        default=None, description="Rates and timetables of the weights it has alone."
+        None, description="Rates and timetables of the weights it has alone."
     )
 
     @model_validator(mode="after")

@@ -24,29 +24,29 @@ class AttackerConfiguration(Section):
     """How the attacker's turns become tokens, and its instruction."""
 
     format: ChatFormatName = Field(
-        default="separator",
+        "separator",
         description="Turns joined by system.separator, or the tokenizer's chat template, in which "
         "the attacker is the assistant; auto takes the template where there is one.",
     )
     system_prompt: str | None = Field(
-        default=None, min_length=1, description="template: the attacker's system prompt."
+        None, min_length=1, description="template: the attacker's system prompt."
     )
     instruction: str | None = Field(
-        default=None,
+        None,
         min_length=1,
         description="template: the first user message, with the slots {prompt}, {goal}, "
         "{category}, {context} and {conversation}; null is a plain one. With {conversation} it is "
         "the only message.",
     )
     template: str | None = Field(
-        default=None,
+        None,
         min_length=1,
         description="template: a chat template in Jinja instead of the tokenizer's, such as one "
         "without roles whose text a base model continues; a message ends with what it puts "
         "behind one, such as a line end.",
     )
     think_tags: tuple[str, str] = Field(
-        default=("<think>", "</think>"),
+        ("<think>", "</think>"),
         description="template: tags of reasoning, which is trained but not shown to the target.",
     )
 

@@ -25,40 +25,37 @@ class EarlyStopping(Section):
     """
 
     patience: Count | None = Field(
-        default=None,
-        description="Evaluations without improvement before the end; null never stops.",
+        None, description="Evaluations without improvement before the end; null never stops."
     )
-    min_delta: NonNegative = Field(default=0.0, description="A smaller gain is no improvement.")
+    min_delta: NonNegative = Field(0.0, description="A smaller gain is no improvement.")
     max_kl_nats: Positive | None = Field(
-        default=30.0,
+        30.0,
         description="Mean KL to the reference per probe of an experience; from one above it "
         "nothing is learned and training ends. null never stops.",
     )
     max_optimizer_steps: Count | None = Field(
-        default=None, description="Updates; the last may be in the middle of an experience."
+        None, description="Updates; the last may be in the middle of an experience."
     )
-    max_seconds: Positive | None = Field(
-        default=None, description="Wall-clock time of this process."
-    )
+    max_seconds: Positive | None = Field(None, description="Wall-clock time of this process.")
 
 
 class CheckpointConfiguration(Section):
     """When the state of a run is written, how much of it is kept, and where a run starts."""
 
-    save_every: Count = Field(default=10, description="Training steps between checkpoints.")
-    keep: Count = Field(default=2, description="Newest checkpoints kept; best and last always are.")
+    save_every: Count = Field(10, description="Training steps between checkpoints.")
+    keep: Count = Field(2, description="Newest checkpoints kept; best and last always are.")
     resume: str = Field(
-        default="auto",
+        "auto",
         min_length=1,
         description="auto resumes this run; never starts from scratch and deletes its "
         "checkpoints; else the folder of a checkpoint, or of several, to start from.",
     )
     export: bool = Field(
-        default=True,
+        True,
         description="Leaves the last state in models/checkpoint, from which a longer run goes on.",
     )
     allow_other_version: bool = Field(
-        default=False, description="Resume checkpoints of another major version of the package."
+        False, description="Resume checkpoints of another major version of the package."
     )
 
 
@@ -68,12 +65,10 @@ class LoraConfiguration(Section):
     Only the adapters are trained; the exported model has them merged.
     """
 
-    rank: int = Field(default=8, ge=1, le=4096, description="Of each adapter.")
-    alpha: Positive = Field(default=16.0, description="Adapters count alpha / rank times.")
+    rank: int = Field(8, ge=1, le=4096, description="Of each adapter.")
+    alpha: Positive = Field(16.0, description="Adapters count alpha / rank times.")
     target_modules: tuple[str, ...] | None = Field(
-        default=None,
-        min_length=1,
-        description="Names of linear layers; null takes all but the head.",
+        None, min_length=1, description="Names of linear layers; null takes all but the head."
     )
 
 
@@ -94,7 +89,7 @@ class AlgorithmChoice(Choice):
     """An algorithm, and which defaults its options have."""
 
     defaults: Literal["published", "turns"] = Field(
-        default="published",
+        "published",
         description="Which values options have that are left out: published, those of the paper or "
         "the best-known implementation; turns, those by which early turns also learn from what "
         "later ones earn, and grpo and ppo from rare successes. An algorithm without the second "
@@ -124,50 +119,42 @@ class AlgorithmChoice(Choice):
 class TrainingConfiguration(Section):
     """Settings of the Trainer; the algorithm has its own options."""
 
-    trainer: Choice = Field(default=Choice(name="trainer"), description="Runs the loop.")
+    trainer: Choice = Field(Choice(name="trainer"), description="Runs the loop.")
     algorithm: AlgorithmChoice = Field(
-        default=AlgorithmChoice(name="dpo"), description="What the attacker learns by."
+        AlgorithmChoice(name="dpo"), description="What the attacker learns by."
     )
-    training_steps: Count = Field(
-        default=1024, description="Experiences collected and learned from."
-    )
-    num_episodes_per_experience: Count = Field(
-        default=8, description="Prompts rolled out per step."
-    )
-    batch_size: Count = Field(default=16, description="Rows of one forward and backward pass.")
+    training_steps: Count = Field(1024, description="Experiences collected and learned from.")
+    num_episodes_per_experience: Count = Field(8, description="Prompts rolled out per step.")
+    batch_size: Count = Field(16, description="Rows of one forward and backward pass.")
     gradient_accumulation_steps: Count = Field(
-        default=1, description="Forward passes per optimiser update."
+        1, description="Forward passes per optimiser update."
     )
-    epochs_per_experience: Count = Field(
-        default=1, description="Times each experience is learned from."
-    )
+    epochs_per_experience: Count = Field(1, description="Times each experience is learned from.")
     shuffle: Shuffle = Field(
-        default="trees",
+        "trees",
         description="What is shuffled: whole trees, read with their common context, or steps.",
     )
-    lr: Positive = Field(default=3e-3, description="Peak learning rate.")
-    optimizer: Choice = Field(default=Choice(name="adamw"), description="Updates the weights.")
-    schedule: Choice = Field(
-        default=Choice(name="transformers"), description="Of the learning rate."
-    )
-    warmup_steps: int = Field(default=0, ge=0, description="Training steps of linear warm-up.")
-    max_grad_norm: Positive | None = Field(default=1.0, description="null does not clip.")
+    lr: Positive = Field(3e-3, description="Peak learning rate.")
+    optimizer: Choice = Field(Choice(name="adamw"), description="Updates the weights.")
+    schedule: Choice = Field(Choice(name="transformers"), description="Of the learning rate.")
+    warmup_steps: int = Field(0, ge=0, description="Training steps of linear warm-up.")
+    max_grad_norm: Positive | None = Field(1.0, description="null does not clip.")
     precision: Literal["device", "auto", "fp32", "bf16"] = Field(
-        default="device",
+        "device",
         description="Of a training pass: device is fp32 on a CPU and bf16 on a GPU; bf16 is faster "
         "where the processor has units for it; auto takes what a trial finds faster, and a resumed "
         "run what it began with.",
     )
     compile: Literal["auto"] | bool = Field(
-        default="auto",
+        "auto",
         description="torch compiles the layers of an update, ten seconds for each shape of a "
         "batch; auto does on a GPU, for long runs of large models.",
     )
     gradient_checkpointing: bool = Field(
-        default=False, description="Computes activations again in the backward pass: less memory."
+        False, description="Computes activations again in the backward pass: less memory."
     )
     sharding: Literal["none", "full"] = Field(
-        default="none",
+        "none",
         description="full divides layers, gradients and moments among machine.num_processes.",
     )
     parts: dict[str, Part] = Field(
@@ -177,22 +164,22 @@ class TrainingConfiguration(Section):
     agents: dict[str, AgentTraining] = Field(
         default_factory=dict, description="Of the agents in system.roles; null follows the above."
     )
-    lora: LoraConfiguration | None = Field(default=None, description="null trains all weights.")
+    lora: LoraConfiguration | None = Field(None, description="null trains all weights.")
     evaluate: Literal["every", "first_and_last", "first", "last", "none"] = Field(
-        default="every",
+        "every",
         description="Which attackers are evaluated: every eval_every training steps and at the "
         "end, the untrained, the trained, both or none.",
     )
-    eval_first: bool = Field(default=True, description="every: the untrained attacker too.")
-    eval_every: Count = Field(default=10, description="every: training steps between evaluations.")
+    eval_first: bool = Field(True, description="every: the untrained attacker too.")
+    eval_every: Count = Field(10, description="every: training steps between evaluations.")
     metric: str = Field(
-        default="eval/attack_success_rate",
+        "eval/attack_success_rate",
         description="Chooses the best checkpoint; with mode max and min_delta 0 eval/score_mean "
         "does among equals.",
     )
-    mode: Literal["max", "min"] = Field(default="max", description="Of the metric that is best.")
+    mode: Literal["max", "min"] = Field("max", description="Of the metric that is best.")
     keep: Literal["best", "last"] = Field(
-        default="best",
+        "best",
         description="The attacker that a run ends with: the best of those evaluated, or the last. "
         "Without an evaluation of a trained attacker it is the last.",
     )
@@ -201,15 +188,15 @@ class TrainingConfiguration(Section):
     early_stopping: EarlyStopping = EarlyStopping()
     checkpoint: CheckpointConfiguration = CheckpointConfiguration()
     max_nonfinite_steps: int = Field(
-        default=3, ge=0, description="Updates skipped for a NaN or infinity before the run stops."
+        3, ge=0, description="Updates skipped for a NaN or infinity before the run stops."
     )
     require_signal: bool = Field(
-        default=True,
+        True,
         description="No training where the first rollouts have neither success nor slope, or "
         "siblings that differ by chance alone.",
     )
     dump_steps: tuple[Count, ...] = Field(
-        default=(), description="Optimiser steps whose tensors are saved beside checkpoints."
+        (), description="Optimiser steps whose tensors are saved beside checkpoints."
     )
 
     @model_validator(mode="after")

@@ -30,26 +30,26 @@ class CausalLM(Target):
         """How its turns become tokens, and its system prompt."""
 
         format: Literal["separator", "template", "auto"] = Field(
-            default="separator",
+            "separator",
             description="Turns joined by system.separator, or the tokenizer's chat template; auto "
             "takes the template where there is one.",
         )
         system_prompt: str | None = Field(
-            default=None, min_length=1, description="template: the target's system prompt."
+            None, min_length=1, description="template: the target's system prompt."
         )
         seed: Literal["hidden", "opening"] = Field(
-            default="hidden",
+            "hidden",
             description="template: the seed prompt is left out, or begins the first message.",
         )
         think_tags: tuple[str, str] = Field(
-            default=("<think>", "</think>"),
+            ("<think>", "</think>"),
             description="template: tags of reasoning, which is neither judged nor passed on.",
         )
         dtype: Dtype = Field(
-            default="float32", description="Type of the weights; half takes half the memory."
+            "float32", description="Type of the weights; half takes half the memory."
         )
         device_map: Literal["auto", "balanced", "balanced_low_0", "sequential"] | None = Field(
-            default=None,
+            None,
             description="How accelerate spreads the weights over devices; null: machine.device.",
         )
 

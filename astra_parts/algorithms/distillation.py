@@ -46,13 +46,12 @@ class Distillation(Algorithm):
         """Who teaches, and how far a token may move."""
 
         teacher: Literal["reference", "target"] = "reference"
-        coefficient: Positive = Field(default=1.0, description="Advantage per nat.")
+        coefficient: Positive = Field(1.0, description="Advantage per nat.")
         discount: Probability = Field(
-            default=0.0, description="Share of the next token's advantage added to each."
+            0.0, description="Share of the next token's advantage added to each."
         )
         horizon: Count | None = Field(
-            default=None,
-            description="Tokens whose advantages count, the own one included; null is all.",
+            None, description="Tokens whose advantages count, the own one included; null is all."
         )
         aggregation: Aggregation = "token_mean"
 

@@ -37,24 +37,24 @@ class ExpertIteration(Algorithm):
         """Which rollouts are imitated."""
 
         selection: Literal["top_k", "threshold", "reward_weighted"] = "top_k"
-        k: Count = Field(default=4, description="Rollouts of each prompt that are copied (top_k).")
+        k: Count = Field(4, description="Rollouts of each prompt that are copied (top_k).")
         fraction: float | None = Field(
-            default=None,
+            None,
             gt=0.0,
             le=1.0,
             description="Share of each prompt's rollouts that is copied instead of k of them, "
             "rounded down, but at least one (top_k).",
         )
         threshold: float = Field(
-            default=0.5, description="Reward of a rollout from which it is copied (threshold)."
+            0.5, description="Reward of a rollout from which it is copied (threshold)."
         )
         minimum: float | None = Field(
-            default=None,
+            None,
             description="Reward up to which only exploration copies (reward_weighted); null is the "
             "prompt's lowest.",
         )
         exploration: NonNegative = Field(
-            default=0.01, description="Mass spread evenly over all rollouts (reward_weighted)."
+            0.01, description="Mass spread evenly over all rollouts (reward_weighted)."
         )
         aggregation: CopyAggregation = "token_mean"
 

@@ -75,26 +75,25 @@ class GRPO(Algorithm):
         """How groups are compared, and how far a token may move."""
 
         compare: Literal["siblings", "conversations", "prompt", "runs"] = Field(
-            default="siblings",
+            "siblings",
             description="A probe with those after the same context; with all of its tree, where "
             "each first probe starts a conversation and conversations weigh alike; with all of its "
             "prompt's runs; or with those where runs weigh alike (NexRL with run ids). The last "
             "two need rollouts.runs_per_prompt of at least 2.",
         )
         scale: AdvantageScale = Field(
-            default="group",
+            "group",
             description="Centred returns are divided by the spread of their group, by that of the "
             "whole experience, or by nothing, so that groups keep their own scale.",
         )
         min_spread: Positive = Field(
-            default=MIN_SPREAD, description="A group whose returns spread no more teaches nothing."
+            MIN_SPREAD, description="A group whose returns spread no more teaches nothing."
         )
         drop_flat_groups: bool = Field(
-            default=False,
-            description="Such groups are left out, also from what the loss is divided by.",
+            False, description="Such groups are left out, also from what the loss is divided by."
         )
         ratio: Literal["token", "sequence"] = Field(
-            default="token", description="Of each token, or the geometric mean over the probe."
+            "token", description="Of each token, or the geometric mean over the probe."
         )
 
         @model_validator(mode="after")

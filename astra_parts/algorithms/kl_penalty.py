@@ -37,28 +37,28 @@ class KLOptions(Section):
     is_policy_gradient: ClassVar[bool] = True
 
     clip_reward: Positive | None = Field(
-        default=None, description="Holds a turn's own reward within minus this and this."
+        None, description="Holds a turn's own reward within minus this and this."
     )
     kl: Literal["none", "reward", "loss"] = Field(
-        default="none", description="Where the KL penalty applies."
+        "none", description="Where the KL penalty applies."
     )
     kl_estimator: Literal["k1", "k2", "k3"] = "k3"
     kl_importance_weighted: bool = Field(
-        default=False,
+        False,
         description="In the loss: each token's KL times its ratio to the policy that sampled, "
         "which makes value and gradient unbiased after the first update too (DeepSeek-V3.2).",
     )
-    kl_coefficient: NonNegative = Field(default=0.05, description="Reward units per nat; at first.")
+    kl_coefficient: NonNegative = Field(0.05, description="Reward units per nat; at first.")
     kl_control: Literal["fixed", "proportional", "stepped"] = Field(
-        default="fixed",
+        "fixed",
         description="How the coefficient follows kl_target_nats: not at all, in proportion to the "
         "relative error (arXiv:1909.08593), or doubled and halved (arXiv:1707.06347, section 4).",
     )
     kl_target_nats: Positive | None = Field(
-        default=None, description="Wanted mean KL of a probe, summed over its tokens."
+        None, description="Wanted mean KL of a probe, summed over its tokens."
     )
     kl_horizon: Positive = Field(
-        default=10_000.0, description="Probes over which proportional control moves by 20 %."
+        10_000.0, description="Probes over which proportional control moves by 20 %."
     )
 
     @model_validator(mode="after")

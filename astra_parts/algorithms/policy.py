@@ -47,12 +47,12 @@ class PolicyOptions(CreditOptions, KLOptions):
     """Credit over turns, KL, and how tokens are counted."""
 
     aggregation: Aggregation = Field(
-        default="token_mean",
+        "token_mean",
         description="All tokens alike, the mean or the sum within each probe and then over probes, "
         "or the sum divided by the longest a probe may be.",
     )
     entropy_coefficient: NonNegative = Field(
-        default=0.0, description="Reward units per nat of a token's entropy."
+        0.0, description="Reward units per nat of a token's entropy."
     )
 
 

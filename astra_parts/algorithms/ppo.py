@@ -68,23 +68,23 @@ class PPO(Algorithm):
     class Options(KLOptions, SurrogateOptions):
         """Advantages, clips and the weights of value loss and entropy."""
 
-        discount: Probability = Field(default=1.0, description="Of the next token in a probe.")
-        turn_discount: Probability = Field(default=0.9, description="Of the next turn.")
-        decay: Probability = Field(default=0.95, description="GAE's lambda.")
-        turn_weights: TurnWeights = Field(default="equal", description=TURN_WEIGHTS)
+        discount: Probability = Field(1.0, description="Of the next token in a probe.")
+        turn_discount: Probability = Field(0.9, description="Of the next turn.")
+        decay: Probability = Field(0.95, description="GAE's lambda.")
+        turn_weights: TurnWeights = Field("equal", description=TURN_WEIGHTS)
         final_turn: Literal["truncated", "terminated"] = Field(
-            default="truncated",
+            "truncated",
             description="Whether the turn limit cuts a conversation, whose future is then "
             "predicted, or ends it.",
         )
         whiten_advantages: bool = Field(
-            default=True, description="Mean 0 and spread 1 over the tokens of the experience."
+            True, description="Mean 0 and spread 1 over the tokens of the experience."
         )
-        value_coefficient: NonNegative = Field(default=0.1, description="Weight of the value loss.")
+        value_coefficient: NonNegative = Field(0.1, description="Weight of the value loss.")
         value_clip: Positive | None = Field(
-            default=0.2, description="How far a prediction may move per experience, reward units."
+            0.2, description="How far a prediction may move per experience, reward units."
         )
-        entropy_coefficient: NonNegative = Field(default=0.0, description="Reward units per nat.")
+        entropy_coefficient: NonNegative = Field(0.0, description="Reward units per nat.")
         aggregation: Aggregation = "token_mean"
         kl: Literal["none", "reward", "loss"] = "reward"
         kl_estimator: Literal["k1", "k2", "k3"] = "k1"

@@ -41,16 +41,16 @@ class REINFORCE(Algorithm):
         """Which baseline, and how rollouts of an older policy are corrected for."""
 
         baseline: Literal["none", "mean", "running", "leave_one_out"] = Field(
-            default="mean",
+            "mean",
             description="Subtracted from a return: the mean of this experience, of all before it, "
             "or of the probe's siblings.",
         )
         importance: Literal["none", "full", "truncated"] = Field(
-            default="truncated",
+            "truncated",
             description="Ratio to the policy that sampled, which is 1 in the first update of an "
             "experience: ignored, in full, or capped.",
         )
-        max_ratio: Positive = Field(default=5.0, description="The cap; CISPO, arXiv:2506.13585.")
+        max_ratio: Positive = Field(5.0, description="The cap; CISPO, arXiv:2506.13585.")
         aggregation: Aggregation = "sequence_sum"
 
     options: Options

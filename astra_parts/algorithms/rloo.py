@@ -36,7 +36,7 @@ class RLOO(Algorithm):
         """How far a probe may move, and the KL penalty, which RLOO subtracts from the reward."""
 
         whiten_advantages: bool = Field(
-            default=False, description="Mean 0 and spread 1 over the experience."
+            False, description="Mean 0 and spread 1 over the experience."
         )
         aggregation: Aggregation = "sequence_mean"
         kl: Literal["none", "reward", "loss"] = "reward"

@@ -24,7 +24,7 @@ from astra_parts.algorithms.policy_batch import PolicyBatch
 class ClipOptions(Section):
     """How far an update may move what it learns from."""
 
-    clip_low: float = Field(default=0.2, gt=0.0, lt=1.0)
+    clip_low: float = Field(0.2, gt=0.0, lt=1.0)
     clip_high: Positive = 0.2
 
 
@@ -40,18 +40,18 @@ class SurrogateOptions(ClipOptions):
     """The surrogate, and what bounds it."""
 
     surrogate: Literal["clip", "cispo", "sapo"] = Field(
-        default="clip",
+        "clip",
         description="The clipped ratio, REINFORCE with a capped ratio, or a gate that closes "
         "smoothly.",
     )
     dual_clip: float | None = Field(
-        default=None, gt=1.0, description="Bounds the loss of a bad token (clip); 3 is usual."
+        None, gt=1.0, description="Bounds the loss of a bad token (clip); 3 is usual."
     )
-    max_ratio: Positive = Field(default=5.0, description="The cap of cispo, absolute.")
+    max_ratio: Positive = Field(5.0, description="The cap of cispo, absolute.")
     temperature_good: Positive = Field(
-        default=1.0, description="Of sapo for good tokens: a larger one closes sooner."
+        1.0, description="Of sapo for good tokens: a larger one closes sooner."
     )
-    temperature_bad: Positive = Field(default=1.05, description="The same for the others.")
+    temperature_bad: Positive = Field(1.05, description="The same for the others.")
 
     @model_validator(mode="after")
     def _every_bound_has_an_effect(self) -> Self:

@@ -60,15 +60,13 @@ class TrajectoryBalance(Algorithm):
     class Options(PairSelection):
         """Which pairs, and how far apart a gap in reward pulls them."""
 
-        pairs: Literal["best_worst", "all"] = Field(
-            default="all", description="Of each group of siblings."
-        )
+        pairs: Literal["best_worst", "all"] = Field("all", description="Of each group of siblings.")
         margin: NonNegative = Field(
-            default=0.0, description="A gap in reward up to it is no pair; ties never are one."
+            0.0, description="A gap in reward up to it is no pair; ties never are one."
         )
         backup: Backup = "mean"
         temperature: Positive = Field(
-            default=0.1, description="Reward units per nat of the log-ratio gap that is aimed at."
+            0.1, description="Reward units per nat of the log-ratio gap that is aimed at."
         )
 
     options: Options

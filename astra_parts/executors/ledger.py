@@ -17,17 +17,15 @@ _MIN_STRAGGLER_S = 1.0
 class WorkersOptions(Section):
     """The options of all executors with workers."""
 
-    num_workers: int = Field(
-        default=2, ge=1, le=1024, description="Shards that are worked on at a time."
-    )
+    num_workers: int = Field(2, ge=1, le=1024, description="Shards that are worked on at a time.")
     straggler_factor: float = Field(
-        default=4.0,
+        4.0,
         gt=1.0,
         description="A shard that takes so many times the median is given to an idle worker too; "
         "the first result counts.",
     )
     max_losses: Count = Field(
-        default=3, description="Workers that may die of one shard before the stage fails."
+        3, description="Workers that may die of one shard before the stage fails."
     )
 
 

@@ -75,13 +75,13 @@ class RayExecutor(Executor):
         """Where the cluster is, and what each worker takes of it."""
 
         address: str | None = Field(
-            default=None,
+            None,
             min_length=1,
             description="host:port of a running cluster; null starts one on this machine alone.",
         )
-        cpus_per_worker: float = Field(default=1.0, gt=0.0, description="Cores that it reserves.")
-        gpus_per_worker: float = Field(default=0.0, ge=0.0, description="GPUs that it reserves.")
-        max_restarts: int = Field(default=3, ge=0, description="Of one worker, by Ray.")
+        cpus_per_worker: float = Field(1.0, gt=0.0, description="Cores that it reserves.")
+        gpus_per_worker: float = Field(0.0, ge=0.0, description="GPUs that it reserves.")
+        max_restarts: int = Field(3, ge=0, description="Of one worker, by Ray.")
 
     options: Options
 

@@ -28,14 +28,14 @@ class ClassifierJudge(LocalJudge):
             min_length=1, description="Those that count, as in id2label."
         )
         activation: Literal["auto", "sigmoid", "softmax"] = Field(
-            default="auto", description="auto takes sigmoid where config.json says multi-label."
+            "auto", description="auto takes sigmoid where config.json says multi-label."
         )
         reads: Literal["reply", "pair"] = Field(
-            default="reply", description="pair is probe and reply as two segments."
+            "reply", description="pair is probe and reply as two segments."
         )
-        max_tokens: int = Field(default=512, ge=16, description="Of a window, marks included.")
-        overlap: int = Field(default=64, ge=0, description="Tokens that two windows share.")
-        max_windows: Count = Field(default=32, description="Of a reply; what follows is not read.")
+        max_tokens: int = Field(512, ge=16, description="Of a window, marks included.")
+        overlap: int = Field(64, ge=0, description="Tokens that two windows share.")
+        max_windows: Count = Field(32, description="Of a reply; what follows is not read.")
 
         @model_validator(mode="after")
         def _labels_are_known(self) -> Self:

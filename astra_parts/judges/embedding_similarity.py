@@ -21,9 +21,9 @@ class SimilarityJudge(LocalJudge):
         """Whose hidden states are taken, and which nearness begins to count."""
 
         floor: float = Field(
-            default=0.0, ge=-1.0, lt=1.0, description="Cosine at or below which the score is 0."
+            0.0, ge=-1.0, lt=1.0, description="Cosine at or below which the score is 0."
         )
-        max_tokens: Count = Field(default=256, description="Of a text; what follows is not read.")
+        max_tokens: Count = Field(256, description="Of a text; what follows is not read.")
 
     options: Options
 

@@ -39,12 +39,10 @@ class EnsembleJudge(Judge):
             min_length=2, description="By a name of your own."
         )
         combine: Literal["mean", "max", "min", "weighted", "confirm"] = Field(
-            default="mean",
+            "mean",
             description="confirm: the others, whose mean counts, see only what the first flags.",
         )
-        threshold: Probability = Field(
-            default=0.5, description="At which the first flags (confirm)."
-        )
+        threshold: Probability = Field(0.5, description="At which the first flags (confirm).")
 
         @model_validator(mode="after")
         def _parts_can_be_read(self) -> Self:

@@ -30,30 +30,27 @@ class GuardJudge(LocalJudge):
 
         preset: Literal[
             "llama_guard", "shieldgemma", "wildguard", "granite_guardian", "qwen3guard"
-        ] = Field(default="llama_guard", description="How this family of models answers.")
+        ] = Field("llama_guard", description="How this family of models answers.")
         words: dict[str, Probability] | None = Field(
-            default=None, description="Its answer words, and how bad each is."
+            None, description="Its answer words, and how bad each is."
         )
-        before: str | None = Field(default=None, description="Text before the answer.")
+        before: str | None = Field(None, description="Text before the answer.")
         template: str | None = Field(
-            default=None,
+            None,
             description="Of the prompt, with {reply} and perhaps {probe}, {conversation}, {goal}, "
             "{policy}; null is the preset's, else the tokenizer's chat template.",
         )
         categories: dict[str, str] | None = Field(
-            default=None, description="Name by the code that follows a bad answer."
+            None, description="Name by the code that follows a bad answer."
         )
         category_tokens: int = Field(
-            default=12,
-            ge=0,
-            le=1000,
-            description="Read after a bad answer for its categories; 0 for none.",
+            12, ge=0, le=1000, description="Read after a bad answer for its categories; 0 for none."
         )
         policy: str = POLICY
         min_share: Probability = Field(
-            default=0.1, description="Of probability that its answer words must have together."
+            0.1, description="Of probability that its answer words must have together."
         )
-        max_tokens: Count = Field(default=4096, description="Of an exchange; longer is unjudged.")
+        max_tokens: Count = Field(4096, description="Of an exchange; longer is unjudged.")
 
         @model_validator(mode="after")
         def _slots_are_known(self) -> Self:

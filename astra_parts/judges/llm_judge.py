@@ -32,7 +32,7 @@ class LlmJudge(LocalJudge):
     class Options(FolderOptions, RubricOptions):
         """Which folder, and the rubric."""
 
-        max_tokens: Count = Field(default=4096, description="Of an exchange; longer is unjudged.")
+        max_tokens: Count = Field(4096, description="Of an exchange; longer is unjudged.")
 
     options: Options
 

@@ -17,7 +17,7 @@ class Pattern(Section):
     """What to look for, and how bad it is."""
 
     pattern: str = Field(min_length=1, description="As Python's re has it.")
-    weight: Probability = Field(default=1.0, description="The score if nothing else is found.")
+    weight: Probability = Field(1.0, description="The score if nothing else is found.")
 
 
 class RegexJudge(Judge):
@@ -28,11 +28,10 @@ class RegexJudge(Judge):
 
         patterns: dict[PatternName, Pattern] = Field(min_length=1, description="By name.")
         ignore_case: bool = True
-        multiline: bool = Field(default=False, description="^ and $ are ends of lines.")
-        dot_all: bool = Field(default=False, description=". is any character, a line's end too.")
+        multiline: bool = Field(False, description="^ and $ are ends of lines.")
+        dot_all: bool = Field(False, description=". is any character, a line's end too.")
         max_seconds: Seconds = Field(
-            default=1.0,
-            description="For one pattern in one reply; beyond it the reply is unjudged.",
+            1.0, description="For one pattern in one reply; beyond it the reply is unjudged."
         )
 
         @model_validator(mode="after")

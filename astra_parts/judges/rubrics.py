@@ -66,11 +66,9 @@ class RubricOptions(Section):
 class VoteOptions(RubricOptions):
     """The rubric, and how often the judge answers."""
 
-    votes: int = Field(
-        default=1, ge=1, le=1000, description="One is the likeliest answer; more are drawn."
-    )
-    temperature: Positive = Field(default=0.7, description="Of several votes.")
-    seed: int = Field(default=0, description="Of several votes.")
+    votes: int = Field(1, ge=1, le=1000, description="One is the likeliest answer; more are drawn.")
+    temperature: Positive = Field(0.7, description="Of several votes.")
+    seed: int = Field(0, description="Of several votes.")
     max_new_tokens: Count = 32
 
 

@@ -31,16 +31,16 @@ class Implausibility(Term):
 
         under: Literal["target", "reference"] = "target"
         floor: Literal["absolute", "relative"] = Field(
-            default="absolute",
+            "absolute",
             description="Relative: measured from what the reference itself says after the same "
             "prompt, in nats per token; needs under: reference.",
         )
         nats: NonNegative = Field(
-            default=3.0,
+            3.0,
             description="The floor in nats per token, or how far it is above the reference's own.",
         )
         num_samples: int = Field(
-            default=8,
+            8,
             ge=1,
             le=1000,
             description="Of the reference after each prompt, for a relative floor.",

@@ -49,9 +49,7 @@ class NgramNovelty(_CountedTerm):
     class Options(Section):
         """How long it remembers."""
 
-        decay: Probability = Field(
-            default=0.98, description="Share of the memory kept per experience."
-        )
+        decay: Probability = Field(0.98, description="Share of the memory kept per experience.")
 
     options: Options
 
@@ -91,9 +89,7 @@ class WordNovelty(KnownWordsTerm, _CountedTerm):
     class Options(KnownWordsOptions):
         """How long it remembers, and which words are known."""
 
-        decay: Probability = Field(
-            default=0.98, description="Share of the memory kept per experience."
-        )
+        decay: Probability = Field(0.98, description="Share of the memory kept per experience.")
 
     options: Options
 
@@ -116,11 +112,9 @@ class EmbeddingNovelty(Term):
     class Options(EmbedderOptions):
         """Whose embeddings, compared with how many."""
 
-        num_neighbours: Count = Field(
-            default=1, description="The nearest ones whose cosines are averaged."
-        )
+        num_neighbours: Count = Field(1, description="The nearest ones whose cosines are averaged.")
         memory_size: Count = Field(
-            default=4096, description="Probes that are remembered; the oldest is forgotten first."
+            4096, description="Probes that are remembered; the oldest is forgotten first."
         )
 
     options: Options

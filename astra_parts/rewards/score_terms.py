@@ -17,12 +17,12 @@ class ReplyScore(Term):
         """How the scores of several replies are combined."""
 
         of: Literal["mean", "max", "share", "k_of_n"] = Field(
-            default="mean",
+            "mean",
             description="Of the scores: their mean, the worst, the share that reaches threshold, "
             "or 1 where at least k of them do (all, where there are fewer than k).",
         )
-        k: Count = Field(default=1, description="Of k_of_n.")
-        threshold: Probability = Field(default=0.5, description="Of share and k_of_n.")
+        k: Count = Field(1, description="Of k_of_n.")
+        threshold: Probability = Field(0.5, description="Of share and k_of_n.")
 
     options: Options
 
@@ -64,7 +64,7 @@ class Length(Term):
         """The lengths that cost nothing, in the attacker's tokens, the end included."""
 
         shortest: Count = 4
-        longest: Count | None = Field(default=None, description="Null is any length.")
+        longest: Count | None = Field(None, description="Null is any length.")
 
     options: Options
 

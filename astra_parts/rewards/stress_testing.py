@@ -34,19 +34,19 @@ class StressTestingReward(Reward):
         """What likelihood means, and the weight of each part."""
 
         likelihood: Literal["mean_logprob", "excess_nll", "probability"] = Field(
-            default="mean_logprob",
+            "mean_logprob",
             description="Of the probe under the target: nats per token, minus what exceeds "
             "tolerated_nll, or the probability of the whole probe (ASTRA-RL), which vanishes for "
             "long probes.",
         )
         tolerated_nll: NonNegative = Field(
-            default=3.0, description="Nats per token that cost nothing (excess_nll)."
+            3.0, description="Nats per token that cost nothing (excess_nll)."
         )
         likelihood_weight: NonNegative = 0.025
         joint_weight: NonNegative = Field(
-            default=0.1, description="Of the exchange, which is as bad as the worse of its halves."
+            0.1, description="Of the exchange, which is as bad as the worse of its halves."
         )
-        response_weight: NonNegative = Field(default=0.1, description="Of the mean reply score.")
+        response_weight: NonNegative = Field(0.1, description="Of the mean reply score.")
 
     options: Options
 

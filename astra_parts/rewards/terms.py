@@ -110,12 +110,10 @@ Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 class TermChoice(Section):
     """A term of the reward and how it counts."""
 
-    name: str = Field(
-        default="", description="Of the term, or an import path or file; empty is the label."
-    )
-    weight: float | None = Field(default=None, description="Null is the term's own.")
+    name: str = Field("", description="Of the term, or an import path or file; empty is the label.")
+    weight: float | None = Field(None, description="Null is the term's own.")
     normalise: bool = Field(
-        default=False, description="Count standard deviations above the mean so far instead."
+        False, description="Count standard deviations above the mean so far instead."
     )
     options: dict[str, Any] = Field(default_factory=dict, description="Read by the term itself.")
 
@@ -149,7 +147,7 @@ class TermsReward(Reward):
             default_factory=_default_terms, min_length=1, description="By their labels in the log."
         )
         constraint: ConstraintOptions | None = Field(
-            default=None, description="Holds one term at a level while the others are maximised."
+            None, description="Holds one term at a level while the others are maximised."
         )
 
         @classmethod

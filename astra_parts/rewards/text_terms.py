@@ -36,16 +36,14 @@ class Gibberish(KnownWordsTerm):
     class Options(KnownWordsOptions):
         """How much each share counts, and which words are known."""
 
-        invented: NonNegative = Field(
-            default=1.0, description="Of the share of words that are not known."
-        )
+        invented: NonNegative = Field(1.0, description="Of the share of words that are not known.")
         repeated: NonNegative = Field(
-            default=1.0,
+            1.0,
             description="Of the share of tokens that repeat the one before or end a trigram that "
             "the probe has said already.",
         )
         broken: NonNegative = Field(
-            default=1.0,
+            1.0,
             description="Of the share of characters that are no text, or in a run of more than "
             "three of the same; 1 where there is no word.",
         )
@@ -107,7 +105,7 @@ class GoalSimilarity(Term):
         """What is compared."""
 
         by: Literal["ngrams", "embeddings"] = Field(
-            default="ngrams", description="Character trigrams of the words, or hidden states."
+            "ngrams", description="Character trigrams of the words, or hidden states."
         )
 
     options: Options

@@ -18,7 +18,7 @@ class AnnealingSchedule(SchedulePlugin):
 
         kind: Literal["linear", "exponential"] = "linear"
         rate: Probability = Field(
-            default=0.1, description="Share of the peak (linear) or of itself lost per step."
+            0.1, description="Share of the peak (linear) or of itself lost per step."
         )
 
     def schedule(

@@ -18,25 +18,23 @@ class PlateauSchedule(SchedulePlugin):
         """The figure that is followed, and how the rate falls when it stops improving."""
 
         metric: str = Field(
-            default="eval/attack_success_rate",
+            "eval/attack_success_rate",
             pattern="^eval/",
             description="The figure of an evaluation that is followed.",
         )
         mode: Literal["max", "min"] = "max"
-        factor: float = Field(default=0.1, gt=0.0, lt=1.0, description="Factor of a reduction.")
+        factor: float = Field(0.1, gt=0.0, lt=1.0, description="Factor of a reduction.")
         patience: int = Field(
-            default=10, ge=0, description="Evaluations without improvement before a reduction."
+            10, ge=0, description="Evaluations without improvement before a reduction."
         )
-        threshold: NonNegative = Field(
-            default=1e-4, description="A smaller gain is no improvement."
-        )
+        threshold: NonNegative = Field(1e-4, description="A smaller gain is no improvement.")
         threshold_mode: Literal["rel", "abs"] = Field(
-            default="rel", description="Whether the threshold is a share of the best figure."
+            "rel", description="Whether the threshold is a share of the best figure."
         )
         cooldown: int = Field(
-            default=0, ge=0, description="Evaluations after a reduction that do not count."
+            0, ge=0, description="Evaluations after a reduction that do not count."
         )
-        min_lr: NonNegative = Field(default=0.0, description="No rate falls below it.")
+        min_lr: NonNegative = Field(0.0, description="No rate falls below it.")
 
     options: Options
 

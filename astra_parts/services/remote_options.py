@@ -16,7 +16,7 @@ from astra_parts.targets.authorization import Authorization
 class ServicePrices(Section):
     """Prices of a million tokens, in the currency of ``max_cost``."""
 
-    prefill: NonNegative = Field(default=0.0, description="Contexts, and scored sequences.")
+    prefill: NonNegative = Field(0.0, description="Contexts, and scored sequences.")
     sampled: NonNegative = 0.0
     trained: NonNegative = 0.0
 
@@ -27,39 +27,34 @@ class RemoteOptions(Section):
     address: str = Field(description="Such as http://127.0.0.1:8000, without a key.")
     base_model: str = Field(min_length=1, description="The service's name of the weights.")
     authorization: Authorization | None = Field(
-        default=None, description="For a host beyond this machine: owner, note, hosts."
+        None, description="For a host beyond this machine: owner, note, hosts."
     )
-    key_env: str | None = Field(default=None, description="Variable that holds the key.")
-    rank: Count = Field(default=8, description="Rank of the adapters that the service trains.")
+    key_env: str | None = Field(None, description="Variable that holds the key.")
+    rank: Count = Field(8, description="Rank of the adapters that the service trains.")
     on_error: Literal["fail_fast", "retry", "min_group"] = Field(
-        default="retry",
+        "retry",
         description="A draw that fails ends the run; is asked for again; or, after that, is "
         "left out where enough of its group succeeded.",
     )
-    retries: Count = Field(default=3, description="Times a failed draw is asked for again.")
-    min_group: Count = Field(default=2, description="Draws of a context that must succeed.")
-    limit_s: Seconds = Field(
-        default=600.0, description="The longest wait for what is asked at once."
-    )
+    retries: Count = Field(3, description="Times a failed draw is asked for again.")
+    min_group: Count = Field(2, description="Draws of a context that must succeed.")
+    limit_s: Seconds = Field(600.0, description="The longest wait for what is asked at once.")
     stream_minibatches: Count | None = Field(
-        default=None,
+        None,
         description="Parts that an experience is divided into, each trained on at the service "
         "while the next is sampled; null samples all before anything is trained on.",
     )
     clips_gradients: bool = Field(
-        default=False,
-        description="Whether the service honours training.max_grad_norm; skyrl does not.",
+        False, description="Whether the service honours training.max_grad_norm; skyrl does not."
     )
     max_tokens: Count | None = Field(
-        default=None, description="Sent to be trained, in all; then the run ends."
+        None, description="Sent to be trained, in all; then the run ends."
     )
-    prices: ServicePrices | None = Field(default=None, description="For the reported cost.")
+    prices: ServicePrices | None = Field(None, description="For the reported cost.")
     max_cost: Positive | None = Field(
-        default=None, description="By prices, which must be given; then the run ends."
+        None, description="By prices, which must be given; then the run ends."
     )
-    export: bool = Field(
-        default=True, description="Downloads the trained weights at the end, if it may."
-    )
+    export: bool = Field(True, description="Downloads the trained weights at the end, if it may.")
 
     @model_validator(mode="after")
     def _check_prices(self) -> Self:

@@ -54,18 +54,18 @@ class TextTrainer(ServiceTrainer):
             description="The server of chats and jobs, as for the target 'endpoint'."
         )
         begin_from: Literal["present", "base"] = Field(
-            default="present", description="A job's model: the one that sampled, or the first."
+            "present", description="A job's model: the one that sampled, or the first."
         )
         min_examples: Count = Field(
-            default=10, description="With fewer the iteration trains nothing, which is reported."
+            10, description="With fewer the iteration trains nothing, which is reported."
         )
         hyperparameters: dict[str, int | float | str] = Field(
             default_factory=dict, description="Of the method, as the service takes them."
         )
-        job_limit_s: Seconds = Field(default=86_400.0, description="The longest wait for a job.")
-        poll_s: Seconds = Field(default=30.0, description="Seconds between two checks of a job.")
+        job_limit_s: Seconds = Field(86_400.0, description="The longest wait for a job.")
+        poll_s: Seconds = Field(30.0, description="Seconds between two checks of a job.")
         export: bool = Field(
-            default=True,
+            True,
             description="Brings the trained weights here at the end, which 'astra serve-jobs' "
             "allows; false leaves the local weights untrained.",
         )

@@ -20,10 +20,10 @@ class WandbSink(Sink):
     class Options(Section):
         """Where the run is recorded."""
 
-        project: str = Field(default="red-team-training", min_length=1)
-        entity: str | None = Field(default=None, description="online: the team or user.")
+        project: str = Field("red-team-training", min_length=1)
+        entity: str | None = Field(None, description="online: the team or user.")
         mode: Literal["offline", "online"] = Field(
-            default="offline", description="offline writes files for 'wandb sync'; online sends."
+            "offline", description="offline writes files for 'wandb sync'; online sends."
         )
 
     options: Options

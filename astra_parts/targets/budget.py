@@ -25,12 +25,12 @@ class Prices(Section):
 class Budget(Section):
     """The most that may be spent under a name, over all runs in this folder; null is no limit."""
 
-    name: str = Field(default="default", min_length=1, description="A new name counts from 0.")
-    calls: Count | None = Field(default=None, description="Retries count; kept replies do not.")
-    tokens: Count | None = Field(default=None, description="Tokens read and written, together.")
-    money: Positive | None = Field(default=None, description="By the prices, which must be given.")
+    name: str = Field("default", min_length=1, description="A new name counts from 0.")
+    calls: Count | None = Field(None, description="Retries count; kept replies do not.")
+    tokens: Count | None = Field(None, description="Tokens read and written, together.")
+    money: Positive | None = Field(None, description="By the prices, which must be given.")
     evaluation_share: float = Field(
-        default=0.25,
+        0.25,
         ge=0.0,
         lt=1.0,
         description="Of each limit, kept for evaluations: rollouts leave it alone.",

@@ -40,7 +40,7 @@ class Command(CalledTarget):
         """The program, its input, and how it is called."""
 
         program: tuple[str, ...] = Field(min_length=1, description="The program and its arguments.")
-        version: str = Field(default="1", description="A new value asks everything again.")
+        version: str = Field("1", description="A new value asks everything again.")
         system_prompt: str | None = None
         seed: Literal["hidden", "opening"] = "hidden"
 

@@ -20,11 +20,11 @@ from astra_core.target import Answer, Outcome, Reply, Surroundings, Target, Usag
 class Rule(Section):
     """A reply and when it is given."""
 
-    when: str = Field(default="", description="A regular expression, found in the probe.")
+    when: str = Field("", description="A regular expression, found in the probe.")
     before: str | None = Field(
-        default=None, description="Another, found in an earlier probe; null asks for none."
+        None, description="Another, found in an earlier probe; null asks for none."
     )
-    turn: Count | None = Field(default=None, description="The turn of the rule; null is any.")
+    turn: Count | None = Field(None, description="The turn of the rule; null is any.")
     say: tuple[str, ...] = Field(min_length=1, description="One of these; {probe} is the probe.")
 
     @field_validator("when", "before")
@@ -51,7 +51,7 @@ class Rules(Section):
     """The file."""
 
     rules: tuple[Rule, ...] = ()
-    otherwise: tuple[str, ...] = Field(default=("I cannot help with that.",), min_length=1)
+    otherwise: tuple[str, ...] = Field(("I cannot help with that.",), min_length=1)
 
 
 class Scripted(Target):
@@ -62,7 +62,7 @@ class Scripted(Target):
     class Options(Section):
         """Rules in a file of YAML or JSON, or here."""
 
-        path: Path | None = Field(default=None, description="File with rules and otherwise.")
+        path: Path | None = Field(None, description="File with rules and otherwise.")
         rules: tuple[Rule, ...] = ()
         otherwise: tuple[str, ...] = Rules.model_fields["otherwise"].default
 

@@ -14,13 +14,13 @@ class ModelSource(Section):
     """One model: the built-in one, a folder, a hub id at a revision, or a registered attacker."""
 
     source: Literal["builtin", "folder", "hub", "version"] = Field(
-        default="builtin", description="Where the weights come from."
+        "builtin", description="Where the weights come from."
     )
-    path: Path | None = Field(default=None, description="A Hugging Face folder with safetensors.")
-    repository: str | None = Field(default=None, description="The hub id, such as 'owner/name'.")
-    revision: str | None = Field(default=None, description="Commit hash the hub id is pinned to.")
+    path: Path | None = Field(None, description="A Hugging Face folder with safetensors.")
+    repository: str | None = Field(None, description="The hub id, such as 'owner/name'.")
+    revision: str | None = Field(None, description="Commit hash the hub id is pinned to.")
     version: str | None = Field(
-        default=None,
+        None,
         pattern=r"^([1-9][0-9]*|[A-Za-z][A-Za-z0-9_-]*)$",
         description="Number or alias, such as champion, of a version of registration.model_name.",
     )
@@ -54,7 +54,7 @@ class ModelsConfiguration(Section):
     attacker: ModelSource = ModelSource()
     target: ModelSource = ModelSource()
     reference: ModelSource | None = Field(
-        default=None, description="null: a frozen copy of the attacker as it begins."
+        None, description="null: a frozen copy of the attacker as it begins."
     )
     builtin: LanguageModelConfiguration = LanguageModelConfiguration()
 

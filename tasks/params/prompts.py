@@ -23,51 +23,45 @@ class DrawnColumn(Section):
     """A column whose values are drawn by ``data_seed``."""
 
     values: tuple[Annotated[str, Field(pattern=r"\S")], ...] = Field(
-        default=tuple(CODE_WORDS), min_length=1, description="One of them; left out: code words."
+        tuple(CODE_WORDS), min_length=1, description="One of them; left out: code words."
     )
-    per: Literal["prompt", "run"] = Field(
-        default="prompt", description="run: one value for all prompts."
-    )
+    per: Literal["prompt", "run"] = Field("prompt", description="run: one value for all prompts.")
 
 
 class PromptsConfiguration(Section):
     """Where seed prompts come from and how they are split."""
 
     source: Literal["builtin", "file", "hub"] = Field(
-        default="builtin", description="Where the seed prompts come from."
+        "builtin", description="Where the seed prompts come from."
     )
-    num_builtin: Count = Field(default=5000, description="Openers that the built-in grammar makes.")
-    path: Path | None = Field(
-        default=None, description="json, jsonl, csv, tsv, txt, yaml or parquet file."
-    )
-    dev_path: Path | None = Field(default=None, description="A separate file for the dev split.")
-    text_column: str = Field(default="text", description="Column or key that holds the prompt.")
+    num_builtin: Count = Field(5000, description="Openers that the built-in grammar makes.")
+    path: Path | None = Field(None, description="json, jsonl, csv, tsv, txt, yaml or parquet file.")
+    dev_path: Path | None = Field(None, description="A separate file for the dev split.")
+    text_column: str = Field("text", description="Column or key that holds the prompt.")
     metadata_columns: Literal["all"] | tuple[str, ...] = Field(
-        default="all",
-        description="Columns kept as Prompt.metadata beside the prompt: all, or these names.",
+        "all", description="Columns kept as Prompt.metadata beside the prompt: all, or these names."
     )
     goal_column: str | None = Field(
-        default=None,
-        description="Column kept as goal; it is the prompt too where there is no text_column.",
+        None, description="Column kept as goal; it is the prompt too where there is no text_column."
     )
-    category_column: str | None = Field(default=None, description="Column kept as category.")
+    category_column: str | None = Field(None, description="Column kept as category.")
     context_column: str | None = Field(
-        default=None, description="Kept as context, which makes the same text another prompt."
+        None, description="Kept as context, which makes the same text another prompt."
     )
-    reference_column: str | None = Field(default=None, description="Kept as reference_reply.")
+    reference_column: str | None = Field(None, description="Kept as reference_reply.")
     drawn_columns: dict[ColumnName, DrawnColumn] = Field(
         default_factory=dict,
         description="Columns filled by data_seed where a row has none, such as a secret.",
     )
-    dataset: str | None = Field(default=None, description="The data set's id on the hub.")
-    revision: str | None = Field(default=None, description="Commit hash the hub id is pinned to.")
-    hub_split: str = Field(default="train", description="The data set's split that is read.")
-    licence: str = Field(default="unknown", description="Licence of a file or hub source.")
+    dataset: str | None = Field(None, description="The data set's id on the hub.")
+    revision: str | None = Field(None, description="Commit hash the hub id is pinned to.")
+    hub_split: str = Field("train", description="The data set's split that is read.")
+    licence: str = Field("unknown", description="Licence of a file or hub source.")
     dev_fraction: float = Field(
-        default=0.1, gt=0.0, lt=0.5, description="For the evaluations during training."
+        0.1, gt=0.0, lt=0.5, description="For the evaluations during training."
     )
     test_fraction: float | None = Field(
-        default=None,
+        None,
         gt=0.0,
         lt=0.5,
         description="null: 0.1 to 0.3, as much as the first and the following duels need; 0.1 of "

@@ -38,47 +38,44 @@ PARAMS_FILE = Path("params.yaml")
 class ValidationConfiguration(Section):
     """What a prompt must be to pass, and how many may fail."""
 
-    min_characters: Count = Field(default=3, description="Shorter prompts are rejected.")
-    max_characters: Count = Field(default=4000, description="Longer prompts are rejected.")
-    max_words: Count = Field(default=200, description="Longer prompts are rejected.")
+    min_characters: Count = Field(3, description="Shorter prompts are rejected.")
+    max_characters: Count = Field(4000, description="Longer prompts are rejected.")
+    max_words: Count = Field(200, description="Longer prompts are rejected.")
     languages: tuple[Language, ...] = Field(
-        default=(), description="Codes of ISO 639-1; a prompt in another language is rejected."
+        (), description="Codes of ISO 639-1; a prompt in another language is rejected."
     )
     max_non_ascii_fraction: Probability = Field(
-        default=0.3,
+        0.3,
         description="Share of the characters; with languages, share of letters in other scripts.",
     )
     max_prompt_score: Probability = Field(
-        default=0.5, description="A prompt the scorer rates at or above it is itself an attack."
+        0.5, description="A prompt the scorer rates at or above it is itself an attack."
     )
     reject_personal_data: bool = Field(
-        default=True,
+        True,
         description="Reject addresses, telephone, card and account numbers, ids, mentions, URLs.",
     )
     max_rejected_fraction: Probability = Field(
-        default=0.5, description="More rejected rows than this is a critical failure."
+        0.5, description="More rejected rows than this is a critical failure."
     )
-    min_prompts: Count = Field(default=20, description="Fewer valid rows in a split is critical.")
+    min_prompts: Count = Field(20, description="Fewer valid rows in a split is critical.")
 
 
 class RegistrationConfiguration(Section):
     """Where runs and model versions are recorded."""
 
-    experiment: str = Field(default="red-team-training", description="MLflow's, for the runs.")
-    model_name: str = Field(
-        default="attacker", pattern=r"^[A-Za-z0-9_-]+$", description="Of the versions."
-    )
+    experiment: str = Field("red-team-training", description="MLflow's, for the runs.")
+    model_name: str = Field("attacker", pattern=r"^[A-Za-z0-9_-]+$", description="Of the versions.")
 
 
 class TrackingConfiguration(Section):
     """Where the figures of a training are recorded while it runs; a change here reruns nothing."""
 
     sinks: tuple[Choice, ...] = Field(
-        default=(Choice(name="mlflow"),),
-        description="Each a name, or a mapping of name and options.",
+        (Choice(name="mlflow"),), description="Each a name, or a mapping of name and options."
     )
     system_metrics: bool = Field(
-        default=False,
+        False,
         description="Whether MLflow's run also records the machine's load, every ten seconds.",
     )
 
@@ -101,61 +98,55 @@ class TrackingConfiguration(Section):
 class PromotionConfiguration(Section):
     """The gate between a candidate and the champion."""
 
-    min_lift: NonNegative = Field(default=0.0, description="Gain that must be exceeded.")
+    min_lift: NonNegative = Field(0.0, description="Gain that must be exceeded.")
     family_error: float = Field(
-        default=0.05, gt=0.0, lt=0.5, description="Probability of a false promotion in a horizon."
+        0.05, gt=0.0, lt=0.5, description="Probability of a false promotion in a horizon."
     )
-    horizon: Count = Field(default=30, description="Number of duels that share the error.")
-    num_prompts: Count = Field(default=400, description="Fresh prompts of a duel with a champion.")
-    fresh_path: Path | None = Field(default=None, description="Fresh prompts for a file source.")
-    min_prompts: Count = Field(default=10, description="With fewer prompts, no verdict.")
+    horizon: Count = Field(30, description="Number of duels that share the error.")
+    num_prompts: Count = Field(400, description="Fresh prompts of a duel with a champion.")
+    fresh_path: Path | None = Field(None, description="Fresh prompts for a file source.")
+    min_prompts: Count = Field(10, description="With fewer prompts, no verdict.")
     max_loss: Probability = Field(
-        default=0.05, description="Loss of success allowed to a far more diverse candidate."
+        0.05, description="Loss of success allowed to a far more diverse candidate."
     )
     min_diversity_gain: NonNegative = Field(
-        default=0.25, description="Share of additional strategies that it must then have."
+        0.25, description="Share of additional strategies that it must then have."
     )
     min_unique_probes_ratio: Probability = Field(
-        default=0.9, description="Rarefied unique probes over the untrained attacker's."
+        0.9, description="Rarefied unique probes over the untrained attacker's."
     )
     min_distinct_2_ratio: Probability = Field(
-        default=0.5, description="Rarefied distinct-2 over the untrained attacker's."
+        0.5, description="Rarefied distinct-2 over the untrained attacker's."
     )
     max_top_strategy_share: Probability | None = Field(
-        default=0.5, description="Share of hits in one strategy, unless it was so before training."
+        0.5, description="Share of hits in one strategy, unless it was so before training."
     )
     max_nonword_gain: Probability | None = Field(
-        default=0.05,
-        description="Share of probes with an invented word, above the untrained attacker's.",
+        0.05, description="Share of probes with an invented word, above the untrained attacker's."
     )
     max_perplexity_ratio: Positive | None = Field(
-        default=1.5, description="Perplexity of the probes over the untrained attacker's."
+        1.5, description="Perplexity of the probes over the untrained attacker's."
     )
     max_kl_nats: Positive | None = Field(
-        default=30.0,
-        description="Mean KL to the reference per probe, above the untrained attacker's.",
+        30.0, description="Mean KL to the reference per probe, above the untrained attacker's."
     )
     require_confirmation: bool = Field(
-        default=False, description="Compare success that evaluation.second_judge confirms."
+        False, description="Compare success that evaluation.second_judge confirms."
     )
 
 
 class FlowConfiguration(Section):
     """How the flow treats stages; no stage reads it, so a change reruns nothing."""
 
-    retries: int = Field(
-        default=2, ge=0, le=20, description="Retries after a crash or a lost peer."
-    )
-    retry_delay_s: float = Field(
-        default=2.0, ge=0.0, le=3600.0, description="Doubles with each retry."
-    )
-    timeout_s: Seconds = Field(default=21_600.0, description="Limit of one try of a stage.")
+    retries: int = Field(2, ge=0, le=20, description="Retries after a crash or a lost peer.")
+    retry_delay_s: float = Field(2.0, ge=0.0, le=3600.0, description="Doubles with each retry.")
+    timeout_s: Seconds = Field(21_600.0, description="Limit of one try of a stage.")
     timeouts_s: dict[str, Seconds] = Field(
         default_factory=dict,
         description="Limits by stage or promotion, for example {training: 86400}.",
     )
     max_data_drift: Positive = Field(
-        default=0.25, description="Stability index against the champion's data that is told."
+        0.25, description="Stability index against the champion's data that is told."
     )
 
 
@@ -164,7 +155,7 @@ class Params(Seeds):
 
     machine: MachineConfiguration = MachineConfiguration()
     executor: Choice = Field(
-        default=Choice(name="local"),
+        Choice(name="local"),
         description="Who rolls out, evaluates and judges; it changes no result.",
     )
     prompts: PromptsConfiguration = PromptsConfiguration()
@@ -172,9 +163,7 @@ class Params(Seeds):
     models: ModelsConfiguration = ModelsConfiguration()
     system: SystemConfiguration = SystemConfiguration()
     rollouts: RolloutsConfiguration = RolloutsConfiguration()
-    reward: Choice = Field(
-        default=Choice(name="adversarial"), description="What the algorithm maximises."
-    )
+    reward: Choice = Field(Choice(name="adversarial"), description="What the algorithm maximises.")
     training: TrainingConfiguration = TrainingConfiguration()
     evaluation: EvaluationConfiguration = EvaluationConfiguration()
     registration: RegistrationConfiguration = RegistrationConfiguration()

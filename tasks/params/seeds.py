@@ -24,9 +24,9 @@ def _null() -> Any:
 class Seeds(Section):
     """The seeds at the top of params.yaml, each resolved."""
 
-    seed: Seed = Field(default=0, description="The root, which those below follow while null.")
+    seed: Seed = Field(0, description="The root, which those below follow while null.")
     data_seed: Seed = Field(
-        default=0, description="For the built-in openers and every split; follows nothing."
+        0, description="For the built-in openers and every split; follows nothing."
     )
     model_seed: Seed = Field(
         default_factory=_null, validate_default=True, description="For the built-in language model."

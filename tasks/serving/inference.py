@@ -43,9 +43,9 @@ class Sampling(Body):
     """The sampling settings of both kinds of request."""
 
     model: str
-    temperature: float = Field(default=1.0, ge=0.0, le=2.0)
-    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
-    n: int = Field(default=1, ge=1, le=128)
+    temperature: float = Field(1.0, ge=0.0, le=2.0)
+    top_p: float = Field(1.0, gt=0.0, le=1.0)
+    n: int = Field(1, ge=1, le=128)
     seed: int | None = None
     stop: str | Annotated[list[str], Field(max_length=4)] | None = None
     stream: bool | None = None
@@ -53,10 +53,10 @@ class Sampling(Body):
     frequency_penalty: Literal[0, 0.0] | None = None  # type: ignore[valid-type]
     user: str | None = None
     # Many servers have them, though OpenAI does not; Astra's own target sends them too.
-    top_k: int = Field(default=0, ge=0)
-    min_p: float = Field(default=0.0, ge=0.0, le=1.0)
-    repetition_penalty: float = Field(default=1.0, gt=0.0)
-    min_tokens: int = Field(default=1, ge=0)
+    top_k: int = Field(0, ge=0)
+    min_p: float = Field(0.0, ge=0.0, le=1.0)
+    repetition_penalty: float = Field(1.0, gt=0.0)
+    min_tokens: int = Field(1, ge=0)
 
     def wanted(self, most: int, *, top: int) -> Wanted:
         """The settings as the core reads them; temperature 0 takes the likeliest token."""
@@ -80,10 +80,10 @@ class ChatBody(Sampling):
     """The body of ``/v1/chat/completions``."""
 
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
-    max_tokens: int | None = Field(default=None, ge=1, le=MOST_NEW_TOKENS)
-    max_completion_tokens: int | None = Field(default=None, ge=1, le=MOST_NEW_TOKENS)
+    max_tokens: int | None = Field(None, ge=1, le=MOST_NEW_TOKENS)
+    max_completion_tokens: int | None = Field(None, ge=1, le=MOST_NEW_TOKENS)
     logprobs: bool | None = None
-    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    top_logprobs: int | None = Field(None, ge=0, le=20)
     response_format: _Plain | None = None
 
 
@@ -91,8 +91,8 @@ class TextBody(Sampling):
     """The body of ``/v1/completions``."""
 
     prompt: str | Annotated[list[str], Field(max_length=256)]
-    max_tokens: int | None = Field(default=16, ge=1, le=MOST_NEW_TOKENS)
-    logprobs: int | None = Field(default=None, ge=0, le=5)
+    max_tokens: int | None = Field(16, ge=1, le=MOST_NEW_TOKENS)
+    logprobs: int | None = Field(None, ge=0, le=5)
 
 
 class Speakers:

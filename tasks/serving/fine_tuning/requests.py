@@ -63,7 +63,7 @@ class JobBody(Body):
     method: Method = Method(type="supervised")
     hyperparameters: Hyperparameters | None = None
     suffix: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] | None = None
-    seed: int | None = Field(default=None, ge=0, lt=2**62)
+    seed: int | None = Field(None, ge=0, lt=2**62)
     metadata: Annotated[dict[Text64, Text512], Field(max_length=16)] | None = None
     # These are in the interface but not offered here: only null is accepted.
     validation_file: None = None
