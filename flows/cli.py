@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
+from astra_core.errors import AstraError
 from flows.commands import (
     beginning,
     calibration,
@@ -29,8 +30,9 @@ from flows.commands import (
 )
 from flows.sweeps import command as sweeps
 from flows.usage import project_folder, usage_line, working_folder
+from tasks.machine.console import complain, open_streams, say, say_plainly, show_trace
 
-# Only typer is imported here, so that `astra --help` answers at once.
+# Typer and our console alone are imported here, so that `astra --help` answers at once.
 
 STOPPED = (130, 143)  # by Ctrl-C, by SIGTERM
 # Typer has click's exceptions in a private module.
@@ -106,7 +108,6 @@ app = typer.Typer(
 
 def main() -> None:
     """Runs the command line and ends the process with its status."""
-    from tasks.machine.console import complain, open_streams, show_trace
     from tasks.machine.garbage import collect_rarely
     from tasks.machine.memory import too_little_memory
     from tasks.pipeline.failures import Stopped, exit_status, stop_on_terminate
@@ -129,7 +130,6 @@ def main() -> None:
 
 def run_command(arguments: Sequence[str]) -> int:
     """The exit status of ``astra`` with these arguments: 2 a mistake, 3 a gate, 130 Ctrl-C."""
-    from tasks.machine.console import complain
     from tasks.pipeline.failures import failure_of
 
     try:
@@ -149,8 +149,6 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def _show_help(arguments: Sequence[str]) -> Any:
     """The status after a help, which typer prints: with a reader that has gone, it would exit."""
-    from tasks.machine.console import say_plainly
-
     with redirect_stdout(StringIO()) as told:
         status = _run(arguments)
     if told.getvalue():
@@ -164,14 +162,12 @@ def _run(arguments: Sequence[str]) -> Any:
 
 def _explain(error: Exception) -> int:
     """One line for each problem that a user can fix; a bug keeps its traceback."""
-    from astra_core.errors import AstraError
     from tasks.pipeline.failures import exit_status, plain
 
     told = plain(error)
     if not isinstance(told, AstraError):
         raise error
     from flows.errors import StageError
-    from tasks.machine.console import complain
 
     if isinstance(told, StageError):
         complain("the line above says why; the same command resumes from here")
@@ -185,8 +181,6 @@ def _explain(error: Exception) -> int:
 def _show_version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
-
-        from tasks.machine.console import say
 
         say(f"astra {version('astra-red-team')}")
         raise typer.Exit

@@ -6,6 +6,9 @@ from typing import Annotated
 
 import typer
 
+from astra_core.errors import ConfigurationError
+from astra_core.errors.exception_text import excerpt, shortened
+
 MARKER = "params.yaml"
 PACKAGE = "astra-red-team"
 Assignments = Annotated[
@@ -22,8 +25,6 @@ def usage_line(error: Exception, message: str, arguments: Sequence[str]) -> str:
 
     ``message``: its text; the help, which has many lines, stays unchanged.
     """
-    from astra_core.errors.exception_text import excerpt, shortened
-
     if "\n" in message:
         return message
     names = getattr(getattr(error, "param", None), "opts", [])
@@ -42,8 +43,6 @@ def working_folder() -> Path:
     try:
         return Path.cwd()
     except OSError as error:
-        from astra_core.errors import ConfigurationError
-
         msg = f"astra must run in a folder, got none: {error.strerror}; change into the project"
         raise ConfigurationError(msg) from error
 
@@ -53,8 +52,6 @@ def project_folder(start: Path) -> Path:
 
     Raises ConfigurationError if there is none.
     """
-    from astra_core.errors import ConfigurationError
-
     for folder in (start, *start.parents):
         if (folder / MARKER).is_file():
             return folder
@@ -68,8 +65,6 @@ def library() -> Path:
     Raises ConfigurationError if neither has them.
     """
     from importlib.metadata import distributions
-
-    from astra_core.errors import ConfigurationError
 
     # Where an installer put the data depends on how it was called.
     installed = [

@@ -6,7 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from astra_core.errors import ConfigurationError
+from astra_core.errors.exception_text import excerpt
 from flows.usage import PACKAGE, library
+from tasks.machine.console import quiet_libraries, say
 
 _LOCKS = ("requirements.lock", "requirements-torch.lock")
 _FILES = ("params.yaml", *_LOCKS, ".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore")
@@ -36,10 +39,7 @@ def init(
     """Make a new project, which uses this installation: params.yaml, plugins and schedules."""
     from contextlib import chdir
 
-    from astra_core.errors import ConfigurationError
-    from astra_core.errors.exception_text import excerpt
     from flows.settings import change_params
-    from tasks.machine.console import say
     from tasks.params.schema import read_params
     from tasks.pipeline.order import PIPELINE_FILE, render
 
@@ -108,7 +108,6 @@ def requirement(version: str, source: Mapping[str, Any]) -> str:
 
 
 def _check(place: Path, prompts: Path | None) -> None:
-    from astra_core.errors import ConfigurationError
     from astra_core.paths import kind_of
 
     if place.resolve().is_relative_to(library()):
@@ -149,8 +148,6 @@ def _commit() -> None:
     import shutil
     import subprocess
 
-    from tasks.machine.console import say
-
     if (git := shutil.which("git")) is None:
         return
     for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "project: begin")):
@@ -180,7 +177,6 @@ def import_model(
 ) -> None:
     """Turn a model in GGUF, as llama.cpp has it, into a folder that params.yaml can name."""
     from astra_parts.models.gguf import convert_gguf
-    from tasks.machine.console import quiet_libraries, say
 
     quiet_libraries()
     place = folder or Path("my") / file.stem.split(".")[0]

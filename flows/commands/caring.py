@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from astra_core.errors import ConfigurationError
+from tasks.machine.console import quiet_libraries, say
+
 if TYPE_CHECKING:
     from tasks.pipeline.cache_leftovers import CacheLeftovers
     from tasks.tracking.database.leftovers import Leftover
@@ -75,9 +78,6 @@ def gc(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """List checkpoints and cached results that nothing needs; --yes removes them."""
-    from astra_core.errors import ConfigurationError
-    from tasks.machine.console import quiet_libraries, say
-
     if yes and dry_run:
         msg = "astra gc must either list or remove, got both --dry-run and --yes; leave one out"
         raise ConfigurationError(msg)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from astra_core.errors import DataError
+from tasks.machine.console import say
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -21,8 +22,6 @@ _NONE_YET = "no version is registered yet; 'astra run' makes one"
 
 def history(as_json: _AS_JSON = False) -> None:
     """List every registered version, newest first, with figures and decision."""
-    from tasks.machine.console import say
-
     versions = _summaries()
     if as_json:
         say(json.dumps([version.record() for version in versions], indent=2))
@@ -33,8 +32,6 @@ def history(as_json: _AS_JSON = False) -> None:
 
 def champion(as_json: _AS_JSON = False) -> None:
     """Show who is champion, how good it is, and why it became champion."""
-    from tasks.machine.console import say
-
     found = next((each for each in _summaries() if "champion" in each.aliases), None)
     if as_json:
         say(json.dumps(None if found is None else found.record(), indent=2))
@@ -52,8 +49,6 @@ def lineage(
     as_json: _AS_JSON = False,
 ) -> None:
     """Show what a version was made from, with digests, and how to get each part back."""
-    from tasks.machine.console import say
-
     _, found = registered(version)
     if as_json:
         say(json.dumps(found.record(), indent=2))

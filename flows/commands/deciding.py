@@ -6,6 +6,9 @@ from typing import Annotated
 
 import typer
 
+from astra_core.errors import ConfigurationError
+from tasks.machine.console import quiet_libraries, say
+
 fresh_seed = partial(typer.Option, min=0, max=2**62)
 
 
@@ -16,10 +19,8 @@ def promote(
 ) -> None:
     """Decide about the registered candidate again, or about another version."""
     from flows.servers.environment import quiet_run
-    from tasks.machine.console import say
 
     if version is not None:
-        from tasks.machine.console import quiet_libraries
         from tasks.params.schema import read_params
         from tasks.promotion.decision import make_candidate
 
@@ -33,7 +34,6 @@ def promote(
 
 def rollback() -> None:
     """Make the previous champion champion again."""
-    from tasks.machine.console import quiet_libraries, say
     from tasks.params.schema import read_params
     from tasks.promotion.decision import rollback as roll_back
     from tasks.records.receipt import RECEIPT
@@ -54,8 +54,6 @@ def reevaluate(
 ) -> None:
     """Evaluate the champion on prompts it has never seen."""
     if file is not None and not file.is_file():
-        from astra_core.errors import ConfigurationError
-
         msg = f"--file must name a file of prompts, got {file}; there is none"
         raise ConfigurationError(msg)
     from flows.servers.environment import quiet_run

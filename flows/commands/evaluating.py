@@ -1,4 +1,4 @@
-"""``astra evaluate``: any attackers against any targets; only typer is imported here."""
+"""``astra evaluate``: any attackers against any targets."""
 
 import json
 from collections.abc import Sequence
@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from astra_core.errors import ConfigurationError
+from astra_core.errors.exception_text import excerpt
 from flows.usage import Assignments
+from tasks.machine.console import progress, say
 
 if TYPE_CHECKING:
     from tasks.figures.crossing import Crossed
@@ -30,13 +33,10 @@ def evaluate(
     """Examine any versions or folders on the test prompts, against one target or several."""
     from dataclasses import asdict, fields
 
-    from astra_core.errors import ConfigurationError
-    from astra_core.errors.exception_text import excerpt
     from flows.commands.model_serving import model_folders
     from flows.settings import changed_params
     from tasks.figures.crossing import BASE, base_with_target, crossed
     from tasks.figures.examination import EvaluationParams
-    from tasks.machine.console import progress, say
     from tasks.machine.environment import set_up_process
 
     sections = tuple(field.name for field in fields(EvaluationParams))

@@ -1,4 +1,4 @@
-"""``astra findings``: the archive of attacks that succeeded; only typer is imported here."""
+"""``astra findings``: the archive of attacks that succeeded."""
 
 import json
 from collections.abc import Sequence
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from astra_core.errors import ConfigurationError
 from flows.usage import Assignments
+from tasks.machine.console import quiet_libraries, say
 
 if TYPE_CHECKING:
     from tasks.findings.archive import ArchivedFinding
@@ -97,8 +99,6 @@ def findings(
             return
         name, place, level = _export_to(export, to, detail, as_suite=as_suite)
         if not chosen:
-            from astra_core.errors import ConfigurationError
-
             msg = "the options must choose findings, got none; 'astra findings' lists all"
             raise ConfigurationError(msg)
         if as_suite:
@@ -116,7 +116,6 @@ def _find(wanted: str) -> "ArchivedFinding":
 
 def _label(words: Sequence[str], by: str | None) -> None:
     from tasks.findings.labels import write_label
-    from tasks.machine.console import say
 
     _, wanted, label = _three(words)
     one = _find(wanted)
@@ -145,8 +144,6 @@ def _export_to(
     from tasks.findings.exports import check_export
 
     if not as_suite and to is None:
-        from astra_core.errors import ConfigurationError
-
         msg = "--export must have a file to write, got none; add --to PATH"
         raise ConfigurationError(msg)
     name = export or "junit"
@@ -157,8 +154,6 @@ def _refuse_others(context: typer.Context, doing: str) -> None:
     for own in context.command.params:
         source = context.get_parameter_source(str(own.name))
         if own.name not in _TAKES[doing] and source is not None and source.name == "COMMANDLINE":
-            from astra_core.errors import ConfigurationError
-
             option = "an ID" if own.name == "words" else own.opts[0]
             msg = f"astra findings {doing} must come without {option}, got it; see --help"
             raise ConfigurationError(msg)
@@ -166,8 +161,6 @@ def _refuse_others(context: typer.Context, doing: str) -> None:
 
 def _three(words: Sequence[str]) -> Sequence[str]:
     if len(words) != 3:
-        from astra_core.errors import ConfigurationError
-
         msg = f"astra findings label must have an ID and a label, got {len(words) - 1} words"
         raise ConfigurationError(msg)
     return words
@@ -175,8 +168,6 @@ def _three(words: Sequence[str]) -> Sequence[str]:
 
 def _one(words: Sequence[str]) -> str:
     if len(words) > 1:
-        from astra_core.errors import ConfigurationError
-
         msg = f"astra findings must have one ID, got {len(words)} words; label comes first"
         raise ConfigurationError(msg)
     return words[0]
@@ -185,7 +176,6 @@ def _one(words: Sequence[str]) -> str:
 def _keys_of(version: str | None) -> tuple[str, str] | None:
     if version is None:
         return None
-    from tasks.machine.console import quiet_libraries
     from tasks.params.schema import read_params
     from tasks.tracking.lineage.parents import version_keys
 
@@ -213,7 +203,6 @@ def _replayer(assignments: Sequence[str], against: Path | None) -> "Replayer":
 
 def _minimise(one: "ArchivedFinding", replayer: "Replayer", calls: int) -> "ArchivedFinding":
     from tasks.findings.archive import ARCHIVE, MINIMISED, add_findings
-    from tasks.machine.console import say
 
     short, spent, is_enough = replayer.minimise(one, calls=calls)
     before, after = (len(each.probes[-1].split()) for each in (one, short))
@@ -229,7 +218,6 @@ def _write(chosen: Sequence["ArchivedFinding"], name: str, to: Path, level: "Det
     from tasks.findings.exports import export
     from tasks.findings.listing import shown
     from tasks.findings.replay import SuiteCase
-    from tasks.machine.console import say
 
     for place in export(name, [SuiteCase(shown(each, level)) for each in chosen], to):
         say(f"{place} has {len(chosen)} findings, their text {level}")
@@ -242,7 +230,6 @@ def _repeat(
     from tasks.findings.exports import export
     from tasks.findings.listing import shown
     from tasks.findings.replay import SuiteCase
-    from tasks.machine.console import say
     from tasks.pipeline.failures import EXIT_GATE
 
     found = replayer.replay(chosen)
@@ -260,7 +247,6 @@ def _show(
     one: "ArchivedFinding", label: "FindingLabel | None", reveal: bool, as_json: bool
 ) -> None:
     from tasks.findings.listing import conversation_lines, shown
-    from tasks.machine.console import say
 
     told = shown(one, "full" if reveal else "masked")
     if as_json:
@@ -281,7 +267,6 @@ def _list(
 ) -> None:
     from tasks.findings.labels import held_share, newest_label, read_labels
     from tasks.findings.listing import line_of, shown
-    from tasks.machine.console import say
 
     labels = read_labels()
     told = [shown(each, "full" if reveal else "masked") for each in chosen[:count]]
@@ -305,7 +290,6 @@ def _tell_left_of_rate(
 ) -> None:
     """Prints what labels leave of the last evaluation's success rate, if it has a label."""
     from tasks.findings.labels import corrected_by_people, held_share, of_last_evaluation
-    from tasks.machine.console import say
     from tasks.records.evaluation import EVALUATION, read_evaluation
 
     if not (labels and EVALUATION.is_file()):

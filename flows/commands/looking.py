@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
+from astra_core.errors import ConfigurationError, GateError
 from flows.usage import Assignments, Preset
+from tasks.machine.console import complain, libraries_to, quiet_libraries, say
 
 
 def check(assignments: Assignments = None, preset: Preset = None) -> None:
@@ -27,8 +29,6 @@ def params(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
     """List the keys of params.yaml with values, defaults and meanings."""
-    from astra_core.errors import ConfigurationError
-    from tasks.machine.console import complain, quiet_libraries, say
     from tasks.params.reference import keys_of
     from tasks.params.schema import Params, read_params, read_record
 
@@ -54,7 +54,6 @@ def migrate() -> None:
     from flows.commands.beginning import renew
     from flows.commands.running import BEFORE, say_changes
     from flows.settings import migrate_params
-    from tasks.machine.console import say
 
     say_changes(migrate_params(before=BEFORE))
     for name in renew():
@@ -86,7 +85,6 @@ def status(
 ) -> None:
     """Show which stages would run and who is champion."""
     from flows.status import status_lines, status_record
-    from tasks.machine.console import say
 
     if as_json:
         say(json.dumps(status_record(), indent=2))
@@ -108,7 +106,6 @@ def validate(
 ) -> None:
     """Check a file of prompts line by line, as the first two stages would; changes nothing."""
     from flows.settings import as_if
-    from tasks.machine.console import libraries_to, quiet_libraries, say
     from tasks.machine.environment import set_environment
     from tasks.params.schema import read_params
 
@@ -128,8 +125,6 @@ def validate(
         for line in found.lines():
             say(line)
     if found.gate:
-        from astra_core.errors import GateError
-
         msg = f"{found.gate}; see the lines above"
         raise GateError(msg)
 
@@ -141,7 +136,6 @@ def examples(
 ) -> None:
     """Show the turns of the last evaluation that scored highest, masked."""
     from tasks.figures.examples import examples_record, read_examples
-    from tasks.machine.console import say
 
     if as_json:
         found = examples_record(count=count, is_revealed=reveal)

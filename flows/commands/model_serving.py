@@ -1,4 +1,4 @@
-"""``astra serve`` and ``astra serve-jobs``; only typer is imported here."""
+"""``astra serve`` and ``astra serve-jobs``."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from astra_core.errors import ConfigurationError
+from tasks.machine.console import say
 
 if TYPE_CHECKING:
     from socket import socket
@@ -87,8 +90,6 @@ def _begin(host: str) -> "tuple[Params, str | None]":
 
     token = os.environ.get(TOKEN) or None
     if host not in HOSTS and token is None:
-        from astra_core.errors import ConfigurationError
-
         msg = (
             f"--host must be 127.0.0.1 without a token, got {host!r}; set the variable {TOKEN} to "
             "a secret, which every client then sends as its API key"
@@ -108,7 +109,6 @@ def _require_uploads() -> None:
 
 def _require_folder(folder: Path) -> None:
     """Raises ConfigurationError unless the folder is there, or can be made."""
-    from astra_core.errors import ConfigurationError
     from astra_core.paths import closed_above, found_at
 
     if closed_above(folder) is not None:
@@ -122,8 +122,6 @@ def listen(host: str, port: int) -> "socket":
     Raises ConfigurationError if the address is not this machine's, or the port is taken.
     """
     from socket import create_server
-
-    from astra_core.errors import ConfigurationError
 
     try:
         return create_server((host, port))
@@ -178,7 +176,6 @@ def run_server(app: "FastAPI", listener: "socket", *, told: str) -> None:
 
     from flows.servers.access import HOSTS
     from flows.servers.guard import guard
-    from tasks.machine.console import say
 
     host, port = listener.getsockname()[:2]
     if host in HOSTS:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from astra_core.errors import ConfigurationError
+from tasks.machine.console import libraries_to, quiet_libraries, say
 
 if TYPE_CHECKING:
     from tasks.sources.files import FileRow
@@ -40,7 +41,6 @@ def quickstart(
     """Write params.yaml for prompts and a target of yours, and try one batch."""
     from flows.commands.running import BEFORE, say_changes
     from flows.settings import assignments_of, change_params
-    from tasks.machine.console import quiet_libraries, say
 
     quiet_libraries()
     preset, aim = _aim_at(target, model)
@@ -114,8 +114,6 @@ def _first_row(prompts: Path, column: str | None) -> tuple["FileRow", str]:
 
 def _sizes(prompts: Path, values: list[str], preset: str) -> list[str]:
     """Shares of the splits with which a short file passes the gate; none for one that does so."""
-    from tasks.machine.console import say
-
     found, splits, fewest = _split(prompts, values, preset)
     shares: list[str] = []
     if min(splits.values()) < fewest:
@@ -129,7 +127,6 @@ def _sizes(prompts: Path, values: list[str], preset: str) -> list[str]:
 def _split(prompts: Path, values: list[str], preset: str) -> tuple[str, dict[str, int], int]:
     """How the first two stages share the file out: a line, by split, and the fewest wanted."""
     from flows.settings import planned_params
-    from tasks.machine.console import libraries_to
     from tasks.machine.environment import set_environment
     from tasks.trials.file_check import check_file
 

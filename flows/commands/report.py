@@ -9,6 +9,7 @@ import typer
 
 from astra_core.errors import DataError
 from flows.commands.chronicle import model_name
+from tasks.machine.console import say
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -27,7 +28,6 @@ def report(
     as_json: _AS_JSON = False,
 ) -> None:
     """Write the report of a version; by default the one registered here last."""
-    from tasks.machine.console import say
     from tasks.report.material import read_material
     from tasks.report.page import html_page, markdown_page
     from tasks.report.story import story
@@ -52,7 +52,6 @@ def compare(
     as_json: _AS_JSON = False,
 ) -> None:
     """Show two versions side by side, with differences paired by prompt."""
-    from tasks.machine.console import say
     from tasks.report.comparison import html_of_two, markdown_of_two, side_by_side
     from tasks.report.material import read_material
     from tasks.tracking.store import store_errors
@@ -72,7 +71,6 @@ def compare(
 def leave_page(page: str, path: Path, *, opened: bool) -> None:
     """Writes a page, prints where it is, and opens it if asked to."""
     from astra_core.files import write_text
-    from tasks.machine.console import say
 
     write_text(page, path)
     say(path.as_posix())

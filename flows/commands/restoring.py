@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from astra_core.errors import DataError
+from tasks.machine.console import quiet_libraries, say
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -22,7 +23,6 @@ def restore(
 ) -> None:
     """Put params.yaml, data and models of a version back, and prove them by their digests."""
     from flows.commands.chronicle import model_name, registered
-    from tasks.machine.console import quiet_libraries, say
     from tasks.pipeline.restoration import put_back
     from tasks.tracking.store import store_errors
 
@@ -93,7 +93,6 @@ def export(
     folder: Annotated[Path, typer.Option(help="A new folder for the Hugging Face files.")],
 ) -> None:
     """Write a version's attacker with its weights, also from a service that gives them out."""
-    from tasks.machine.console import quiet_libraries, say
     from tasks.params.schema import read_params
     from tasks.tracking.registry.exports import export_version
 

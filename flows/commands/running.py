@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from astra_core.errors import ConfigurationError
+from tasks.machine.console import quiet_libraries, say
+
 if TYPE_CHECKING:
     from flows.runs.requests import RunRequest
     from tasks.promotion.decision import PromotionDecision
@@ -57,12 +60,10 @@ def run(
     ] = False,
 ) -> None:
     """Run the pipeline from prompts to the promotion decision; skip what is up to date."""
-    from astra_core.errors import ConfigurationError
     from flows.runs.requests import RunRequest
     from flows.runs.summary import run_summary
     from flows.runs.turns import in_turn
     from flows.settings import change_params
-    from tasks.machine.console import say
 
     started = time.monotonic()
     request = RunRequest(only=only, start=start, end=end, force=force)
@@ -86,8 +87,6 @@ def run(
 
 def say_changes(lines: list[str]) -> None:
     """Prints what changed in params.yaml, and how to undo it; nothing if nothing did."""
-    from tasks.machine.console import say
-
     for line in lines:
         say(f"params.yaml    {line}")
     if lines:
@@ -100,7 +99,6 @@ def _begin_from(
     """The assignments of a warm start, after a line about it."""
     from flows.runs.warm_start import warm_start
     from flows.settings import planned_params
-    from tasks.machine.console import quiet_libraries, say
 
     quiet_libraries()
     _, params = planned_params(assignments, preset=preset)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from tasks.machine.console import say
 from tasks.machine.ports import MLFLOW_PORT, PREFECT_PORT
 
 port = partial(typer.Option, min=1, max=65_535)
@@ -37,7 +38,6 @@ def ui(
 def deploy() -> None:
     """Register the schedules of prefect.yaml with the running Prefect server."""
     from flows.orchestration.deployment import deploy_all
-    from tasks.machine.console import say
 
     for line in deploy_all():
         say(line)

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from astra_core.errors import ConfigurationError, DataError
 from flows.usage import Assignments, Preset
+from tasks.machine.console import say
 
 if TYPE_CHECKING:
     from tasks.params.schema import Params
@@ -30,7 +32,6 @@ def trial(
     """Try one batch and estimate the whole run; changes nothing."""
     import math
 
-    from astra_core.errors import ConfigurationError
     from tasks.trials.trial import run_trial
 
     if price is not None and not math.isfinite(price):
@@ -57,7 +58,6 @@ def tune_lr(
 ) -> None:
     """Try learning rates on one experience each and suggest one; writes nothing."""
     from flows.settings import change_params
-    from tasks.machine.console import say
     from tasks.trials.rate_range import rates_between, run_rate_range
 
     rates = rates_between(lowest, highest, count)
@@ -81,7 +81,6 @@ def _params_to_try(assignments: Sequence[str], preset: str | None) -> "Params":
     sys.dont_write_bytecode = True
     if preset is None:
         return changed_params(assignments, sections=SECTIONS)
-    from astra_core.errors import DataError
     from flows.runs.planning import reasons_to_run
 
     text, params = planned_params(assignments, preset=preset)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
+from tasks.machine.console import quiet_libraries
 from tasks.machine.environment import PRIVATE, QUIET, STEADY
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ def quiet_run(meanwhile: Callable[[], None] | None = None) -> Iterator[None]:
     """
     from flows.orchestration.watch import watch
     from flows.servers.addresses import api_url, client_environment, own_server
-    from tasks.machine.console import quiet_libraries
     from tasks.tracking.address import check_tracking_uri
     from tasks.tracking.store import tracking_uri
 

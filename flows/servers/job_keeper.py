@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from astra_core.errors import AstraError
 from flows.servers.processes import STAGE, stage_command, start_process, stop_group
 from tasks.serving.fine_tuning.store import OPEN, JobStore
 from tasks.serving.fine_tuning.training import job_lock
@@ -25,7 +26,6 @@ Start = Callable[[Path, str], "subprocess.Popen[bytes]"]
 
 def prefect_variables() -> dict[str, str] | None:
     """The variables for a client of the running Prefect server; None if there is none."""
-    from astra_core.errors import AstraError
     from flows.servers.addresses import api_url, client_environment
 
     try:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tasks.machine.console import say
+
 if TYPE_CHECKING:
     from flows.sweeps.table import SweepResult
 
@@ -57,7 +59,6 @@ def _list_points(
 ) -> None:
     from flows.sweeps.flow import plan
     from flows.sweeps.running import kept_result
-    from tasks.machine.console import say
 
     planned = plan(settings, seeds, sampler, count=count, jobs=jobs)
     points = planned.next_points()
@@ -80,7 +81,6 @@ def _list_points(
 def _tell(found: "SweepResult", *, as_json: bool) -> None:
     from flows.sweeps.points import SWEEPS
     from flows.sweeps.table import best_of
-    from tasks.machine.console import say
 
     if as_json:
         say(json.dumps(found.record(), indent=2))
