@@ -13,14 +13,20 @@ as in params.yaml; a broken contract is an ``AssertionError`` that says how:
 
 from astra_parts.testing.contracts.algorithm import check_algorithm as check_algorithm
 from astra_parts.testing.contracts.executor import check_executor as check_executor
-from astra_parts.testing.contracts.judge import check_judge as check_judge
-from astra_parts.testing.contracts.optimizer import check_optimizer as check_optimizer
-from astra_parts.testing.contracts.reward import check_reward as check_reward
+from astra_parts.testing.contracts.judge import (
+    check_judge as check_judge,
+    check_scorer as check_scorer,
+)
+from astra_parts.testing.contracts.optimizer import (
+    check_optimizer as check_optimizer,
+    check_schedule as check_schedule,
+)
+from astra_parts.testing.contracts.reward import (
+    check_reward as check_reward,
+    check_term as check_term,
+)
 from astra_parts.testing.contracts.sampler import check_sampler as check_sampler
-from astra_parts.testing.contracts.schedule import check_schedule as check_schedule
-from astra_parts.testing.contracts.scorer import check_scorer as check_scorer
 from astra_parts.testing.contracts.target import check_target as check_target
-from astra_parts.testing.contracts.term import check_term as check_term
 from astra_parts.testing.contracts.trainer import check_trainer as check_trainer
 from astra_parts.testing.sinks import check_sink as check_sink
 from astra_parts.testing.tiny import (
