@@ -27,7 +27,8 @@ from astra_parts.services.text_speaker import TextSpeaker
 from astra_parts.services.trainer_state import Intent, Result
 from astra_parts.services.waiting import wait_for
 from astra_parts.targets.authorization import check_address
-from astra_parts.targets.endpoint import Endpoint, key_of
+from astra_parts.targets.endpoint import Endpoint
+from astra_parts.targets.server import key_of
 
 STAGE = "fine_tune"
 _WAY_OUT = {

@@ -1,15 +1,7 @@
-"""An OpenAI-compatible server as target: vLLM, llama.cpp, TGI, Ollama, LM Studio, hosted ones.
+"""An OpenAI-compatible server as target: vLLM, llama.cpp, TGI, Ollama, LM Studio, hosted ones."""
 
-It is refused before a socket opens unless its host is this machine or authorised. The key comes
-from the environment or a file and is in no digest, log or error.
-"""
-
-import json
 import logging
-import os
-import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import httpx
@@ -17,19 +9,16 @@ from pydantic import Field, model_validator
 
 from astra_core.config import GenerationConfiguration
 from astra_core.conversation import Conversation
-from astra_core.errors import ChangedTargetError, ConfigurationError
+from astra_core.errors import ChangedTargetError
 from astra_core.files import record_digest
-from astra_core.paths import found_at, is_file, kind_of
 from astra_core.target import Outcome, Surroundings
 from astra_parts.targets import wire
-from astra_parts.targets.authorization import Authorization, check_address
-from astra_parts.targets.calls import CallError, CallOptions, Calls, Question, about_tokens
+from astra_parts.targets.calls import Calls, Question, about_tokens
 from astra_parts.targets.kept import Kept
 from astra_parts.targets.outcomes import CalledTarget, asked_for_each
-from astra_parts.targets.timed_client import Fetched, TimedClient
+from astra_parts.targets.server import Server, ServerOptions
 
 _LOG = logging.getLogger(__name__)
-_LONGEST_KEY = 1 << 16  # characters
 _ASKED = (
     "base_url",
     "model",
@@ -53,10 +42,9 @@ class Endpoint(CalledTarget):
         place: The place of its options in params.yaml.
     """
 
-    class Options(CallOptions):
+    class Options(ServerOptions):
         """The server, the requests, and how they are made."""
 
-        base_url: str = Field(description="As http://127.0.0.1:8000/v1.")
         model: str = Field(min_length=1, description="The server's name of the model.")
         api: Literal["chat", "completions"] = "chat"
         name: str | None = Field(
@@ -72,9 +60,6 @@ class Endpoint(CalledTarget):
         thinking: tuple[str, ...] = Field(
             default=("<think>", "</think>"), description="Tags of reasoning in a text; [] is none."
         )
-        key_env: str | None = Field(default=None, description="Variable that holds the key.")
-        key_file: Path | None = Field(default=None, description="File that holds the key.")
-        authorization: Authorization | None = None
         send_seed: bool = Field(default=True, description="A seed for each reply, as 'seed'.")
         max_tokens_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
         extra: dict[str, Any] = Field(
@@ -85,20 +70,9 @@ class Endpoint(CalledTarget):
         )
 
         @model_validator(mode="after")
-        def _may_be_asked(self) -> Self:
-            check_address(self.base_url, self.authorization)
-            # Nothing there is told where the key is read: another machine may have it.
-            if self.key_file and kind_of(self.key_file) not in {"a file", "nothing there"}:
-                msg = f"key_file must be a file, got {found_at(self.key_file)}"
-                raise ValueError(msg)
-            if self.key_env is not None and self.key_file is not None:
-                msg = "key_env must be null where key_file is given"
-                raise ValueError(msg)
+        def _tags_are_two(self) -> Self:
             if len(self.thinking) not in {0, 2}:
                 msg = "thinking must be two tags, what opens and what closes, or []"
-                raise ValueError(msg)
-            if self.budget.money is not None and self.prices is None:
-                msg = "prices must be given where budget.money is"
                 raise ValueError(msg)
             return self
 
@@ -118,12 +92,8 @@ class Endpoint(CalledTarget):
         asked["base_url"] = options.name or asked["base_url"].rstrip("/")
         self._digest = record_digest(["endpoint", asked])
         file = self._digest[:16]
-        self._is_here = check_address(options.base_url, options.authorization)
-        path = "chat/completions" if options.api == "chat" else "completions"
-        self._url = f"{options.base_url.rstrip('/')}/{path}"
-        self._key = key_of(options)
-        self._client: TimedClient | None = None
-        self._starting = threading.Lock()
+        self._path = "chat/completions" if options.api == "chat" else "completions"
+        self._server = Server(options)
         self.calls = Calls(subject, options, self._ask, file=file, place=place)
         self._seen = ""
 
@@ -158,9 +128,7 @@ class Endpoint(CalledTarget):
 
     def close(self) -> None:
         """Closes connections and the file of replies; both open again when they are needed."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        self._server.close()
         self.calls.replies.close()
 
     def _question(
@@ -189,61 +157,13 @@ class Endpoint(CalledTarget):
             CallError: It gave no reply.
         """
         options = self.options
-        fetched = self._posted(question)
-        if fetched.is_cut:
-            words = f"the answer is longer than {options.max_reply_bytes} bytes"
-            raise CallError(kind="too_large", words=words, is_final=True)
+        fetched = self._server.fetch(self._path, question.body, key=question.key)
         if fetched.status != httpx.codes.OK:
             raise wire.refused(fetched.status, fetched.headers, fetched.content)
         sent = str(question.body.get("messages") or question.body["prompt"])
         kept = wire.read(fetched.content, api=options.api, tags=options.thinking, prompt=sent)
         self._check_model(kept.model)
         return kept
-
-    def _posted(self, question: Question) -> Fetched:
-        """What comes back.
-
-        Raises:
-            CallError: Nothing did.
-        """
-        options = self.options
-        try:
-            return self._connected().fetch(
-                "POST",
-                self._url,
-                limit_s=options.timeout_s,
-                most=options.max_reply_bytes,
-                # A text may hold half of a surrogate pair, which has no UTF-8.
-                content=json.dumps(question.body, ensure_ascii=False).encode("utf-8", "replace"),
-                headers={"Idempotency-Key": question.key},
-            )
-        except TimeoutError as error:
-            words = f"no answer within {options.timeout_s:g} s"
-            raise CallError(kind="timeout", words=words) from error
-        except httpx.DecodingError as error:
-            raise CallError(kind="malformed", words=str(error)) from error
-        except httpx.HTTPError as error:
-            # By its kind, such as ConnectError: its words may be anything.
-            name = type(error).__name__
-            words = f"{options.base_url} cannot be reached or broke off ({name})"
-            raise CallError(kind="down", words=words) from error
-
-    def _connected(self) -> TimedClient:
-        with self._starting:
-            if self._client is None:
-                count = self.options.concurrency
-                headers = {"Content-Type": "application/json"}
-                if self._key:
-                    headers["Authorization"] = f"Bearer {self._key}"
-                self._client = TimedClient(
-                    headers=headers,
-                    limits=httpx.Limits(max_connections=count, max_keepalive_connections=count),
-                    # Reading the certificates takes a while.
-                    verify=self._url.startswith("https"),
-                    # A proxy of the environment would see what is meant for this machine alone.
-                    trust_env=not self._is_here,
-                )
-            return self._client
 
     def _check_model(self, model: str) -> None:
         """Checks that an answer names the model that the first one named.
@@ -265,36 +185,3 @@ class Endpoint(CalledTarget):
             _LOG.warning("%s was %s and is now %s", self._subject, before, model)
             self.calls.replies.model_before(self._digest, model, is_new=True)
         self._seen = model
-
-
-def key_of(options: Endpoint.Options) -> str:
-    """The key; empty if none is named.
-
-    Raises:
-        ConfigurationError: There is no key in the named place.
-    """
-    if options.key_env is not None:
-        place, key = f"variable {options.key_env}", os.environ.get(options.key_env, "").strip()
-    elif options.key_file is not None:
-        place = f"file {options.key_file}"
-        key = _read_key(options.key_file)
-    else:
-        return ""
-    if not key or not key.isascii() or not key.isprintable():
-        found = "nothing there" if not key else "something with other characters"
-        if options.key_file is not None and not is_file(options.key_file):
-            found = kind_of(options.key_file)
-        msg = f"{place} must hold the endpoint's key on one line, got {found}; put it there"
-        raise ConfigurationError(msg)
-    return key
-
-
-def _read_key(path: Path) -> str:
-    """The text of a file; empty where there is no file, such as a pipe that nobody writes to."""
-    if not is_file(path):
-        return ""
-    try:
-        with path.open(encoding="utf-8") as file:
-            return file.read(_LONGEST_KEY).strip()
-    except (OSError, ValueError):
-        return ""

@@ -50,6 +50,10 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     wbufsize = -1
 
+    def do_GET(self) -> None:
+        """Is not counted."""
+        self.server.behave(self, {}, 0)
+
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         server = self.server
