@@ -94,10 +94,12 @@ test-routes: dev
 	  | xargs -P 2 -n 1 sh -c 'env "$$0" $(BIN)/python -m pytest -q \
 	      -m "routes and not real and not wide and not gpu" $(ROUTES) || { echo "fails with $$0"; exit 1; }'
 
-# A real training service for the real tests, in an environment of its own: needs Python 3.12, and
-# downloads gigabytes where no index has a torch without CUDA. Its client comes into this one.
+# A real training service and a real vLLM for the real tests, in environments of their own: the first
+# needs Python 3.12, and both download gigabytes where no index has a torch without CUDA. The client of
+# the first comes into this one.
 services: dev
 	$(UV) -e '.[remote]' || $(PIP) -e '.[remote]'
+	$(BIN)/python tests/end_to_end/vllm_server.py
 	$(BIN)/python tests/end_to_end/tinker_server.py
 
 check: dev

@@ -119,7 +119,8 @@ class LanguageModel:
         """Lets both models end in and say the same ids, so that their likelihoods compare."""
         for one, other in ((self, model), (model, self)):
             one.allow(ends=other.end_ids, others=other.said_ids)
-        if model.elsewhere is not None and self._is_barring:
+        speaker = model.elsewhere
+        if speaker is not None and not speaker.is_mirror and self._is_barring:
             # A service samples from the unmodified model.
             self._is_barring = False
             self._bar()

@@ -38,7 +38,14 @@ class Continuations:
 
 
 class Elsewhere(Protocol):
-    """Samples and scores in a model's place, with weights that are not on this machine."""
+    """Samples and scores in a model's place.
+
+    Attributes:
+        is_mirror: True where it samples from the weights that the model has now, by other
+            arithmetic; False where its weights are its own.
+    """
+
+    is_mirror: bool
 
     def continuations(
         self,

@@ -24,7 +24,8 @@ class StalenessConfiguration(Section):
     )
     correction: Correction = Field(
         default="none",
-        description="token and sequence weigh by the capped ratio of the attacker, as it begins "
+        description="Of what an older attacker sampled, or another engine (trainer vllm): token "
+        "and sequence weigh by the capped ratio of the attacker, as it begins "
         "the training step, to the policy that sampled; sequence_mask leaves out probes whose "
         "mean ratio is far from 1; none leaves it to the algorithm's own ratio.",
     )
@@ -36,8 +37,6 @@ class StalenessConfiguration(Section):
 
     @model_validator(mode="after")
     def _every_setting_has_an_effect(self) -> Self:
-        if not self.max_versions:
-            refuse_unread(self, "correction", "cap", when="max_versions is 0")
         if self.correction == "none":
             refuse_unread(self, "cap", when="correction is 'none'")
         if self.correction == "sequence_mask" and self.cap is not None and self.cap <= 1.0:

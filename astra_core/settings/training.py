@@ -218,6 +218,17 @@ class TrainingConfiguration(Section):
         return self
 
     @model_validator(mode="after")
+    def _a_correction_has_something_to_correct(self) -> Self:
+        samples_here = self.trainer.name == "trainer"
+        if samples_here and not self.staleness.max_versions and self.staleness.correction != "none":
+            msg = (
+                "staleness.correction must be left out when max_versions is 0 and the trainer is "
+                f"'trainer', which samples what it learns, got '{self.staleness.correction}'"
+            )
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
     def _shards_are_of_plain_weights(self) -> Self:
         if self.sharding == "full":
             when = "sharding is 'full'"

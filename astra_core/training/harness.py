@@ -146,8 +146,6 @@ class Harness:
 
     def _ahead(self) -> Ahead | None:
         config, algorithm = self._staleness, self.algorithm
-        if not config.max_versions:
-            return None
         if config.correction != "none" and not algorithm.weighs_probes:
             msg = (
                 f"training.staleness.correction must be 'none' for {type(algorithm).__name__}, "
@@ -155,6 +153,8 @@ class Harness:
                 "training.algorithm, such as grpo"
             )
             raise ConfigurationError(msg)
+        if not config.max_versions:
+            return None
         return Ahead(
             self.sampler,
             max_versions=config.max_versions,
@@ -231,10 +231,12 @@ class Harness:
 
     def _correct(self, graphs: list[Graph], *, age: int) -> tuple[list[Graph], dict[str, float]]:
         """The graphs in the form that is learned from, and figures on their age."""
-        if self.ahead is None:
-            return graphs, {}
-        figures = {"staleness": float(age), "num_dropped": float(self.ahead.num_dropped)}
-        if age and self._staleness.correction != "none":
+        figures: dict[str, float] = {}
+        if self.ahead is not None:
+            figures = {"staleness": float(age), "num_dropped": float(self.ahead.num_dropped)}
+        # Another engine than the one that learns rounds in another way, whatever the age.
+        is_other = age or self.sampler.system.attacker.elsewhere is not None
+        if is_other and self._staleness.correction != "none":
             graphs, found = correct(graphs, self.sampler.system, self._staleness)
             figures |= found
         return graphs, {f"rollout/{name}": value for name, value in figures.items()}

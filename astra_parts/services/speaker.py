@@ -69,6 +69,8 @@ class Speaker:
         leaves: Called with a folder in which the attacker was saved; None for nothing.
     """
 
+    is_mirror = False
+
     def __init__(
         self,
         service: TrainingService,

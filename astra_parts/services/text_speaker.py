@@ -24,6 +24,8 @@ class TextSpeaker:
     instead, so that the KL to it counts as 0.
     """
 
+    is_mirror = False
+
     def __init__(
         self, options: Endpoint.Options, *, surroundings: Surroundings, reference: LanguageModel
     ) -> None:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 SUCCESS, SCORE = "eval/attack_success_rate", "rollout/score"
 
 # The trainers that learn from what they roll out themselves; one of a project's own may not.
-_LEARN_BY_ROLLOUTS = ("trainer", "remote")
+_LEARN_BY_ROLLOUTS = ("trainer", "remote", "vllm")
 
 
 @dataclass(frozen=True, slots=True)

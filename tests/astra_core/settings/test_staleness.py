@@ -12,8 +12,6 @@ def test_nothing_is_stale_unless_it_is_asked_for():
 @each_row(
     ("given", "reason"),
     [
-        ({"correction": "token"}, "correction must be left out when max_versions is 0"),
-        ({"cap": 2.0}, "cap must be left out when max_versions is 0"),
         ({"max_versions": 1, "cap": 2.0}, "cap must be left out when correction is 'none'"),
         ({"max_versions": 1, "correction": "sequence_mask", "cap": 1.0}, "cap must be above 1"),
         ({"max_versions": -1}, "greater than or equal to 0"),
@@ -22,6 +20,15 @@ def test_nothing_is_stale_unless_it_is_asked_for():
 def test_a_setting_without_effect_is_refused(given, reason):
     with pytest.raises(ConfigurationError, match=reason):
         StalenessConfiguration(**given)
+
+
+def test_a_correction_needs_an_older_attacker_or_another_engine():
+    own = {"staleness": {"correction": "token"}}
+
+    with pytest.raises(ConfigurationError, match=r"staleness.correction must be left out when max"):
+        TrainingConfiguration.read(own, where="training")
+    served = TrainingConfiguration.read({**own, "trainer": {"name": "vllm"}}, where="training")
+    assert "token" == served.staleness.correction
 
 
 def test_the_rate_is_not_adapted_to_the_movement_of_several_experiences():

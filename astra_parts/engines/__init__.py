@@ -1,0 +1,1 @@
+"""Engines that sample in the place of weights that learn here."""
