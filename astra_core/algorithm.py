@@ -138,10 +138,7 @@ class Algorithm(Plugin):
 
 
 def refuse_single_children(subject: str, sampler_options: Section) -> None:
-    """Checks that a sampler with these options samples more than one probe after each context.
-
-    Raises ConfigurationError if it samples only one.
-    """
+    """Checks that a sampler with these options samples more than one probe after each context."""
     width = getattr(sampler_options, "tree_width", None)
     if width is not None and width < 2:
         msg = (
@@ -168,10 +165,7 @@ def off_policy(options: Section, probe: GenerationConfiguration) -> str:
 
 
 def flatten_experience(algorithm: Algorithm, graphs: Sequence[Graph]) -> tuple[Any, ...]:
-    """The steps that the algorithm makes of an experience.
-
-    Raises PluginError if it failed, or gave no list.
-    """
+    """The steps that the algorithm makes of an experience."""
     with plugin_call("algorithm", algorithm, "flatten"):
         steps: Any = algorithm.flatten_all(graphs)
     if not isinstance(steps, Sequence) or isinstance(steps, str):
@@ -180,10 +174,7 @@ def flatten_experience(algorithm: Algorithm, graphs: Sequence[Graph]) -> tuple[A
 
 
 def collate_steps(algorithm: Algorithm, steps: Sequence[Any]) -> Batch:
-    """The batch that the algorithm makes of steps; its weight and its tokens are numbers.
-
-    Raises PluginError if it failed, or gave something else.
-    """
+    """The batch that the algorithm makes of steps; its weight and its tokens are numbers."""
     with plugin_call("algorithm", algorithm, "collate"):
         batch = algorithm.collate(steps)
         weight, num_tokens = getattr(batch, "weight", None), getattr(batch, "num_tokens", None)
@@ -194,10 +185,7 @@ def collate_steps(algorithm: Algorithm, steps: Sequence[Any]) -> Batch:
 
 
 def loss_of(algorithm: Algorithm, batch: Batch) -> tuple[Tensor, dict[str, float]]:
-    """The loss of a batch, a scalar with a gradient, finite or not, and figures on it.
-
-    Raises PluginError if it failed, or gave something else.
-    """
+    """The loss of a batch, a scalar with a gradient, finite or not, and figures on it."""
     with plugin_call("algorithm", algorithm, "step"):
         given: Any = algorithm.step(batch)
     is_pair = isinstance(given, tuple) and len(given) == 2
@@ -222,10 +210,7 @@ def own_weights(algorithm: Algorithm) -> tuple[Parameter, ...]:
 
 
 def tensors_by_name(kind: str, plugin: Any) -> Mapping[str, Tensor]:
-    """The tensors of a plug-in that a checkpoint holds.
-
-    Raises PluginError if it failed, or gave something else.
-    """
+    """The tensors of a plug-in that a checkpoint holds."""
     with plugin_call(kind, plugin, "state"):
         state: Mapping[str, Tensor] = plugin.state()
     is_state = isinstance(state, Mapping) and all(
@@ -237,9 +222,6 @@ def tensors_by_name(kind: str, plugin: Any) -> Mapping[str, Tensor]:
 
 
 def restore(kind: str, plugin: Any, state: Mapping[str, Tensor]) -> None:
-    """Gives a plug-in back the tensors that ``tensors_by_name`` found.
-
-    Raises PluginError if it failed.
-    """
+    """Gives a plug-in back the tensors that ``tensors_by_name`` found."""
     with plugin_call(kind, plugin, "load_state"):
         plugin.load_state(state)

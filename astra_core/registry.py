@@ -194,10 +194,7 @@ class Found:
     options: Any
 
     def build(self, **parts: Any) -> Any:
-        """The plug-in, constructed as ``Class(options, **parts)``.
-
-        Raises PluginError if it cannot be constructed.
-        """
+        """The plug-in, constructed as ``Class(options, **parts)``."""
         with plugin_call(self.kind, self.name, "its construction"):
             return self.plugin(self.options, **parts)
 
@@ -229,10 +226,7 @@ def build(kind: str, choice: Choice, **parts: Any) -> Any:
 
 
 def function_of(name: str) -> Callable[..., Any]:
-    """The function that an import path, or a file and a name in it, means.
-
-    Raises ConfigurationError if there is none.
-    """
+    """The function that an import path, or a file and a name in it, means."""
     found = load_named("function", name, form=", as my.module:grade or my/file.py:grade")
     if not callable(found) or isinstance(found, type):
         msg = f"function '{name}' must be a function, got {_kind(found)}; name another"

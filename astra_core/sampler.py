@@ -196,10 +196,7 @@ def rolled_out(sampler: Sampler, prompts: Sequence[Prompt], *, iteration: int) -
 def check_graphs(
     sampler: Sampler, prompts: Sequence[Prompt], graphs: Sequence[Graph]
 ) -> list[Graph]:
-    """The graphs, if they are one per prompt, in order, each with a turn.
-
-    Raises PluginError if they are not.
-    """
+    """The graphs, if they are one per prompt, in order, each with a turn."""
     require_graphs("sampler", sampler, graphs, count=len(prompts))
     for graph, prompt in zip(graphs, prompts, strict=True):
         if graph.prompt != prompt or not graph.children:

@@ -72,10 +72,7 @@ def is_score(value: Any) -> bool:
 
 
 def version_of(scorer: Rater) -> str:
-    """The version of a scorer or judge; only figures with equal versions are compared.
-
-    Raises PluginError if it failed, or gave no text.
-    """
+    """The version of a scorer or judge; only figures with equal versions are compared."""
     with plugin_call("scorer", scorer, "version"):
         version = scorer.version
     if not (isinstance(version, str) and version.strip()):

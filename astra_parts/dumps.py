@@ -31,10 +31,7 @@ class DumpDifference:
 
 
 def read_dump(folder: Path) -> dict[str, Tensor]:
-    """The tensors of a dump in the order they were made in.
-
-    Raises DataError if the folder holds no dump.
-    """
+    """The tensors of a dump in the order they were made in."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

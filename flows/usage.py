@@ -48,10 +48,7 @@ def working_folder() -> Path:
 
 
 def project_folder(start: Path) -> Path:
-    """The nearest folder from ``start`` upwards that holds the project.
-
-    Raises ConfigurationError if there is none.
-    """
+    """The nearest folder from ``start`` upwards that holds the project."""
     for folder in (start, *start.parents):
         if (folder / MARKER).is_file():
             return folder

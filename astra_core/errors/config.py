@@ -18,10 +18,7 @@ Place = tuple[int | str, ...]
 
 
 def refuse_huge_numbers(value: Any, where: str) -> None:
-    """Checks that every whole number fits 64 bits, as torch, pandas and DVC need them.
-
-    Raises ConfigurationError if one does not.
-    """
+    """Checks that every whole number fits 64 bits, as torch, pandas and DVC need them."""
     inner: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, dict) else ()
     inner = enumerate(value) if isinstance(value, list | tuple) else inner
     for key, item in inner:

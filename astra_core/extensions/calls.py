@@ -198,10 +198,7 @@ def plugin_figures(kind: str, plugin: Any, graphs: Sequence[Any]) -> dict[str, f
 
 
 def figures_of(kind: str, plugin: Any, given: Any, *, action: str) -> dict[str, float]:
-    """Figures by name, as plain numbers; one need not be finite.
-
-    Raises PluginError if they are something else.
-    """
+    """Figures by name, as plain numbers; one need not be finite."""
     if not isinstance(given, Mapping):
         refuse(kind, plugin, f"figures by name from {action}", got=spelled(given))
     for name, value in given.items():

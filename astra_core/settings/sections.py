@@ -101,10 +101,7 @@ class Section(BaseModel):
         return getattr(plain(**{**values, name: value}), name)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with other values, which are not validated; a key that is not known is refused.
-
-        Raises ConfigurationError if there is no such key.
-        """
+        """A copy with other values, which are not validated; a key that is not known is refused."""
         for key in sorted((update or {}).keys() - type(self).model_fields.keys()):
             near = nearest(key, type(self).model_fields)
             hint = f"Did you mean '{near}'?" if near else "see its class"

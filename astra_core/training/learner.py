@@ -112,10 +112,7 @@ class Learner:
         self._has_moved |= before != self._own_rates
 
     def require_no_schedule(self) -> None:
-        """Checks that the schedule has left the rates alone, since another schedule moves them.
-
-        Raises ConfigurationError if the schedule has moved them.
-        """
+        """Checks that the schedule has left the rates alone, since another schedule moves them."""
         if self._has_moved:
             msg = (
                 f"the learning rate must have one schedule, got training.schedule "
@@ -135,10 +132,7 @@ class Learner:
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def follow(self, figures: Mapping[str, float]) -> None:
-        """Gives a schedule the figure of an evaluation that it follows.
-
-        Raises ConfigurationError if the evaluation has no such figure.
-        """
+        """Gives a schedule the figure of an evaluation that it follows."""
         if self.metric is None:
             return
         if self.metric not in figures:
@@ -221,10 +215,7 @@ def _config_of(config: TrainingConfiguration, own: AgentTraining) -> TrainingCon
 def build_optimizer(
     plugin: OptimizerPlugin, groups: Sequence[dict[str, Any]], lr: float
 ) -> Optimizer:
-    """The optimiser that the plug-in builds over the groups.
-
-    Raises PluginError if it failed, or gave something else.
-    """
+    """The optimiser that the plug-in builds over the groups."""
     with plugin_call("optimizer", plugin, "optimizer"):
         found = plugin.optimizer(groups, lr)
     if not isinstance(found, Optimizer):
@@ -233,10 +224,7 @@ def build_optimizer(
 
 
 def followed_figure(plugin: SchedulePlugin) -> str | None:
-    """The figure of an evaluation that a schedule follows; None for one of the step alone.
-
-    Raises PluginError if it failed, or names something else.
-    """
+    """The figure of an evaluation that a schedule follows; None for one of the step alone."""
     with plugin_call("schedule", plugin, "metric"):
         metric: Any = plugin.metric
     if not (metric is None or isinstance(metric, str)):
@@ -247,10 +235,7 @@ def followed_figure(plugin: SchedulePlugin) -> str | None:
 def build_schedule(
     plugin: SchedulePlugin, config: TrainingConfiguration, optimizer: Optimizer
 ) -> LRScheduler:
-    """The schedule that the plug-in builds over the optimiser.
-
-    Raises PluginError if it failed, or gave something else.
-    """
+    """The schedule that the plug-in builds over the optimiser."""
     steps = {"warmup_steps": config.warmup_steps, "training_steps": config.training_steps}
     with plugin_call("schedule", plugin, "schedule"):
         found = plugin.schedule(optimizer, **steps)

@@ -196,10 +196,7 @@ def progress_bar(description: str, *, total: int, done: int = 0) -> Iterator[Cal
 
 
 def reports_of(trainer: Any) -> Iterator[StepReport]:
-    """The reports of a trainer's steps.
-
-    Raises PluginError if it failed, or yielded something else.
-    """
+    """The reports of a trainer's steps."""
     with plugin_call("trainer", trainer, "steps"):
         stream = iter(trainer.steps())
     while True:
@@ -213,10 +210,7 @@ def reports_of(trainer: Any) -> Iterator[StepReport]:
 
 
 def own_figures(trainer: Any) -> dict[str, float]:
-    """A trainer's figures on its last update, as ``trainer/name``.
-
-    Raises PluginError if it failed, or gave something else.
-    """
+    """A trainer's figures on its last update, as ``trainer/name``."""
     with plugin_call("trainer", trainer, "figures"):
         given = trainer.figures()
     figures = figures_of("trainer", trainer, given, action="figures")

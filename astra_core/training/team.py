@@ -78,10 +78,7 @@ class AgentsAlgorithm(Algorithm):
         self.weighs_probes = all(own.weighs_probes for own in self._own.values())
 
     def refuse_own_weights(self) -> None:
-        """Checks that no agent's algorithm has its own weights, which no optimiser would move.
-
-        Raises ConfigurationError if one does.
-        """
+        """Checks that no agent's algorithm has its own weights, which no optimiser would move."""
         for algorithm in self._own.values():
             check_agents(
                 self.system.config.roles,
@@ -204,10 +201,7 @@ def own_means(figures: Mapping[str, float], agents: Sequence[str]) -> dict[str, 
 
 
 def build_algorithm(training: TrainingConfiguration, system: System) -> Algorithm:
-    """The configured algorithm, for one attacker or for several agents.
-
-    Raises ConfigurationError if an option cannot be used.
-    """
+    """The configured algorithm, for one attacker or for several agents."""
     if system.agents:
         return AgentsAlgorithm(Section(), system=system, training=training)
     built: Algorithm = build("algorithm", training.algorithm, system=system)

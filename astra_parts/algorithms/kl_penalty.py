@@ -181,10 +181,7 @@ class KLPenalty:
 
 
 def known_reference(node: Node) -> tuple[float, ...]:
-    """The probe's log-probabilities under the reference.
-
-    Raises DataError if the sampler did not compute them.
-    """
+    """The probe's log-probabilities under the reference."""
     if len(node.reference_logprobs) != len(node.probe_ids):
         msg = (
             f"turn {node.path} must hold {len(node.probe_ids)} reference log-probabilities, got "

@@ -46,10 +46,7 @@ class Scoring:
 
     @classmethod
     def of(cls, scorer: Choice, executor: Choice) -> Self:
-        """The scorer and this process's executor of these names; the scorer is built here too.
-
-        Raises ConfigurationError if one of them cannot be built.
-        """
+        """The scorer and this process's executor of these names; the scorer is built here too."""
         return cls(scorer, executor_of(executor), build("scorer", scorer))
 
     @property
@@ -87,10 +84,7 @@ _executors: dict[str, Executor] = {}
 
 
 def executor_of(choice: Choice) -> Executor:
-    """The executor that a choice names; an equal choice gives the same one, with its workers.
-
-    Raises ConfigurationError if it cannot be built.
-    """
+    """The executor that a choice names; an equal choice gives the same one, with its workers."""
     key = record_digest(choice.model_dump(mode="json"))
     if key not in _executors:
         _executors[key] = build("executor", choice)

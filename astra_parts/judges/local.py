@@ -34,10 +34,7 @@ class FolderOptions(Section):
         return self
 
     def model_config_of(self) -> Mapping[str, Any]:
-        """The content of the folder's config.json; reads no weights.
-
-        Raises ConfigurationError if it is no JSON object.
-        """
+        """The content of the folder's config.json; reads no weights."""
         try:
             found = json.loads((Path(self.path) / "config.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:

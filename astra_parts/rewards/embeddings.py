@@ -58,10 +58,7 @@ class Embedder:
             self._centre = self._states(texts).mean(dim=0)
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
-        """One unit vector per text, float32 on the CPU; zeros for a text without a token.
-
-        Raises ConfigurationError if it was never prepared.
-        """
+        """One unit vector per text, float32 on the CPU; zeros for a text without a token."""
         if self._model is None:
             msg = (
                 "a term of embeddings must know the system, got none; give the reward to a "

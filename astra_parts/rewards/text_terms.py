@@ -115,10 +115,7 @@ class GoalSimilarity(Term):
         self._embedder = Embedder(options) if options.by == "embeddings" else None
 
     def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:
-        """Finds the model; refuses prompts without any goal.
-
-        Raises ConfigurationError if no prompt has a goal.
-        """
+        """Finds the model; refuses prompts without any goal."""
         if prompts and not any(goal_of(prompt) for prompt in prompts):
             msg = (
                 "term 'goal' must have prompts with a goal, got none; name the column in "

@@ -70,10 +70,7 @@ class ServicePointer(Section):
 
 
 def read_pointer(folder: Path) -> ServicePointer | None:
-    """The pointer in an attacker's folder; None where the folder has weights.
-
-    Raises ConfigurationError if it is not one.
-    """
+    """The pointer in an attacker's folder; None where the folder has weights."""
     file = folder / POINTER
     if not file.is_file():
         return None

@@ -19,10 +19,7 @@ _COPY = ServiceLoss("cross_entropy", {})
 
 
 def service_loss(algorithm: Algorithm) -> ServiceLoss:
-    """The loss of a service that equals this algorithm's, summed over tokens.
-
-    Raises ConfigurationError if there is none with these options.
-    """
+    """The loss of a service that equals this algorithm's, summed over tokens."""
     options: Any = algorithm.options
     if isinstance(algorithm, SFT | ExpertIteration):
         return _COPY

@@ -22,10 +22,7 @@ from astra_parts.services.service_update import policy_batches
 
 
 def check_stream(config: TrainingConfiguration, num_parts: int) -> None:
-    """Checks that an experience can be divided into so many parts, with one update of them all.
-
-    Raises ConfigurationError if it cannot.
-    """
+    """Checks that an experience can be divided into so many parts, with one update of them all."""
     for name in ("epochs_per_experience", "gradient_accumulation_steps"):
         if (value := getattr(config, name)) != 1:
             msg = (

@@ -79,10 +79,7 @@ def leave_page(page: str, path: Path, *, opened: bool) -> None:
 
 
 def registry() -> "MlflowClient":
-    """A client of the registry, which is not created here.
-
-    Raises DataError if there is none yet.
-    """
+    """A client of the registry, which is not created here."""
     from flows.registry import existing_registry
 
     client = existing_registry()

@@ -37,10 +37,7 @@ request.send();
 
 
 def create_app() -> FastAPI:
-    """The guarded application; MLflow finds it by the entry point in ``pyproject.toml``.
-
-    Raises ConfigurationError if there is no secret.
-    """
+    """The guarded application; MLflow finds it by the entry point in ``pyproject.toml``."""
     auth = os.environ.get(AUTH, "")
     if not all(auth.partition(":")):
         msg = f"{AUTH} must be set as user:password, got none; 'astra ui' sets it"

@@ -74,10 +74,7 @@ def read_axes(texts: Sequence[str]) -> tuple[Axis, ...]:
 
 
 def read_seeds(text: str) -> tuple[int, ...]:
-    """The seeds of ``0..4`` or ``0,3,7``, each once.
-
-    Raises ConfigurationError if it cannot be read.
-    """
+    """The seeds of ``0..4`` or ``0,3,7``, each once."""
     seeds: list[int] = []
     for part in text.split(","):
         low, dots, high = (piece.strip() for piece in part.partition(".."))

@@ -26,10 +26,7 @@ def known_columns(prompts: PromptsConfiguration) -> frozenset[str] | None:
 
 
 def check_columns(params: Params) -> None:
-    """Checks that the prompts have what the system prompt and the judge of secrets read.
-
-    Raises ConfigurationError if they lack a column.
-    """
+    """Checks that the prompts have what the system prompt and the judge of secrets read."""
     asked = {"system.target.options.system_prompt": _columns_told(params.system.target)}
     for name, other in params.evaluation.transfer.items():
         own = _columns_told(other.target_of(params.system.target)) - other.columns.keys()

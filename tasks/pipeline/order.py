@@ -159,10 +159,7 @@ def watched_by(name: str) -> frozenset[str]:
 
 
 def read_pipeline(path: Path = PIPELINE_FILE) -> str:
-    """The text of dvc.yaml; bytes that are no UTF-8 become a mark, which differs from our text.
-
-    Raises ConfigurationError if it is no file.
-    """
+    """The text of dvc.yaml; bytes that are no UTF-8 become a mark, which differs from our text."""
     if not is_file(path):
         msg = f"{path} must be a file, got {kind_of(path)}; run 'astra render'"
         raise ConfigurationError(msg)

@@ -131,10 +131,7 @@ class Shards:
 
 
 def layers_of(model: Module) -> ModuleList:
-    """The list of layers that has most of the weights.
-
-    Raises ConfigurationError if there is no such list.
-    """
+    """The list of layers that has most of the weights."""
     lists = [own for own in model.modules() if isinstance(own, ModuleList) and len(own)]
     if not lists:
         msg = (

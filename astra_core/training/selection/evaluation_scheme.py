@@ -107,10 +107,7 @@ def check_schedule(
 
 
 def require_same_score(best: Best, value: float, *, folder: Path) -> None:
-    """Checks that the best weights, loaded again, have the same score as before.
-
-    Raises CheckpointError if they do not.
-    """
+    """Checks that the best weights, loaded again, have the same score as before."""
     if value != best.value:
         msg = (
             f"{folder} must score {best.metric} {best.value} when loaded again, got {value}; "
@@ -120,10 +117,7 @@ def require_same_score(best: Best, value: float, *, folder: Path) -> None:
 
 
 def examine(trainer: Any) -> dict[str, float]:
-    """The figures of the trainer's evaluation, including the one that chooses the best.
-
-    Raises PluginError if it failed, or gave something else.
-    """
+    """The figures of the trainer's evaluation, including the one that chooses the best."""
     if trainer.evaluator is None:
         return {}
     with plugin_call("trainer", trainer, "examine"):

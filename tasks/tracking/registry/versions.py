@@ -142,10 +142,7 @@ def set_alias(client: "MlflowClient", name: str, alias: str, *, version: str) ->
 
 @contextmanager
 def version_folder(client: "MlflowClient", version: "ModelVersion") -> Iterator[Path]:
-    """Yields the version's files in a local folder, fetched temporarily if they are remote.
-
-    Raises TrackingError if they are gone.
-    """
+    """Yields the version's files in a local folder, fetched temporarily if they are remote."""
     import mlflow.artifacts
 
     address = client.get_model_version_download_uri(version.name, version.version)
