@@ -42,7 +42,6 @@ class Agent:
     """One of several attackers.
 
     Attributes:
-        name: As in ``system.roles``.
         instruction_ids: What it reads before every conversation; empty for nothing.
         told: How it reads, and the instruction of a chat template.
     """

@@ -38,7 +38,6 @@ class Evaluation:
 
     Attributes:
         intervals: Success rates and mean score with their bootstrap intervals over prompts.
-        figures: Diversity, fluency and counts, without interval.
         outcomes: One per prompt, in the order of the prompts.
         confirmed: For each prompt the share of rollouts that a second judge confirms; empty
             without one.
@@ -87,9 +86,7 @@ def require_metric(
 ) -> None:
     """Raises ConfigurationError unless an evaluation has this metric.
 
-    Args:
-        name: As ``eval/attack_success_rate``.
-        declared: Further names, of a trainer with its own evaluation (``metric_names``).
+    ``declared``: further names, of a trainer with its own evaluation (``metric_names``).
     """
     known = sorted(metric_names() | set(declared))
     if name not in known:

@@ -59,10 +59,8 @@ def is_disk_full(error: BaseException) -> bool:
 def disk_full(error: BaseException, *paths: Path) -> DiskFullError:
     """The error that tells the user what to do.
 
-    Args:
-        error: One of which ``is_disk_full`` is true.
-        paths: What may have been written, if the error does not name a file itself. Of several,
-            here or in the error (a copy has two), the one on the fullest disk is named.
+    ``paths``: what may have been written, if the error does not name a file itself. Of several,
+    here or in the error (a copy has two), the one on the fullest disk is named.
     """
     file, disk = min(
         ((path, _disk_of(path)) for path in _paths_in(error) or paths),

@@ -181,12 +181,7 @@ def _kind(thing: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A plug-in that a choice names, with its options read.
-
-    Attributes:
-        kind: What it is, such as ``reward``.
-        options: Read by the class's own ``Options`` section.
-    """
+    """A plug-in that a choice names, with its options read."""
 
     kind: str
     name: str

@@ -20,7 +20,6 @@ class Rolling:
     """One shard of a rollout.
 
     Attributes:
-        iteration: Counted from 0.
         account: The account under which a remote target records its calls.
         grown: Arguments of ``TreeSampler.grow``; None calls ``roll_out``.
         state: The sampler's state as safetensors; empty for none.

@@ -37,7 +37,6 @@ class System:
 
     Attributes:
         attacker: The model that is trained; of several agents the first one's.
-        target: The target that ``system.target`` names; frozen.
         scorer: Rates replies, as a scorer of texts or as a judge of exchanges.
         probe_scorer: Rates a probe's own words; the scorer itself if that reads texts.
         agents: The agents of ``config.roles``; empty if one attacker plays every turn.

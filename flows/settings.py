@@ -90,9 +90,7 @@ def as_if(
 ) -> Iterator[None]:
     """A scope in which all that reads params.yaml finds these values; none is checked yet.
 
-    Args:
-        assignments: Each ``section.key=value``, the value as YAML writes it.
-        preset: Of the folder ``params``, laid over the file before the assignments.
+    ``preset``: of the folder ``params``, laid over the file before the assignments.
 
     Raises ConfigurationError if an assignment or the preset cannot be read, or its key does not
     allow the value.
@@ -128,9 +126,7 @@ def planned_params(
 ) -> tuple[str, Params]:
     """The text of params.yaml with these values, and its sections, checked except for plug-ins.
 
-    Args:
-        assignments: Each ``section.key=value``.
-        preset: Of the folder ``params``, laid over the file before the assignments.
+    ``preset``: of the folder ``params``, laid over the file before the assignments.
 
     Raises ConfigurationError if an assignment cannot be read, or its key does not allow the value.
     """

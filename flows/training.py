@@ -211,9 +211,7 @@ def workspace(name: str, assignments: Sequence[str]) -> Iterator[None]:
     Without values it is the project's own. A workspace stays: the same run again finds its stages
     up to date, and one that was killed resumes. Runs of one name take turns.
 
-    Args:
-        name: The deployment's; each has a folder of its own.
-        assignments: Each ``section.key=value``.
+    ``name``: the deployment's; each has a folder of its own.
 
     Raises ConfigurationError if the values, or the paths with them, cannot be used.
     """

@@ -31,7 +31,6 @@ def movement_figures(
 
     Args:
         logprobs: Of every probe token under the attacker, nats.
-        mask: True at the tokens that are trained.
         weight: Of the batch; what its loss is divided by.
 
     Source:

@@ -78,8 +78,6 @@ class PreferenceBatch:
 
     Attributes:
         reference_logprobs: Of every probe token under the reference, nats.
-        mask: True at the tokens that are trained.
-        num_tokens: Real tokens in ``rows``.
         behaviour_logprobs: Of every probe token under the policy that sampled, nats; None where
             that is unknown.
         pair_weights: What each pair counts in the loss; None where all count alike.

@@ -136,9 +136,7 @@ def paired_gain(
 ) -> Interval:
     """The mean gain over prompts, with the interval that evaluation and promotion both print.
 
-    Args:
-        prompt_ids: The prompts; the interval does not depend on their order.
-        gains: One per prompt, of one attacker over another.
+    ``prompt_ids``: the prompts; the interval does not depend on their order.
     """
     ordered = [gain for _, gain in sorted(zip(prompt_ids, gains, strict=True))]
     return bootstrap_mean(ordered, num_resamples=num_resamples, confidence=confidence, seed=seed)

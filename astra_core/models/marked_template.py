@@ -23,9 +23,7 @@ def mark(number: int) -> str:
 def marked_turns(tokenizer: Any, *, system: str | None, where: str) -> str:
     """Two messages and a third of the user, as the template renders them around their marks.
 
-    Args:
-        tokenizer: Of transformers, with or without a chat template.
-        system: The system prompt; None for none.
+    ``system``: the system prompt; None for none.
 
     Raises ConfigurationError if there is no template, or it refuses a system prompt or turns.
     """

@@ -19,7 +19,6 @@ class TokenRows:
     Attributes:
         position_ids: 0 at the first real token.
         continuation_ids: The last ``T`` columns of ``input_ids``.
-        continuation_mask: True at real continuation tokens.
     """
 
     input_ids: Int[Tensor, "B S"]

@@ -12,10 +12,8 @@ from astra_core.config import GenerationConfiguration
 class Utterance:
     """An utterance of attacker or target, as it was sampled.
 
-    Attributes:
-        text: The ids decoded, without special tokens.
-        logprobs: Of each token under the unmodified model (before temperature and truncation),
-            nats.
+    ``logprobs``: of each token under the unmodified model (before temperature and truncation),
+    nats.
     """
 
     text: str
@@ -28,9 +26,7 @@ class Utterance:
 class Continuations:
     """The utterances after one context.
 
-    Attributes:
-        utterances: One per key, in order.
-        suffix_logprobs: Of the context's last tokens, as many as were asked for, nats.
+    ``suffix_logprobs``: of the context's last tokens, as many as were asked for, nats.
     """
 
     utterances: tuple[Utterance, ...]

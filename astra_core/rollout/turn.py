@@ -24,7 +24,6 @@ class Probe:
 
     Attributes:
         logprobs: Log-probabilities under the policy that sampled, nats.
-        mask: True at the tokens that are trained.
         reference_logprobs: Those under the reference, nats; empty when not computed.
         novelty: Share of it that is new, in [0, 1].
         weights: Weights of its tokens if an older policy sampled it, or one for all of them; empty
@@ -46,7 +45,6 @@ class Replies:
     """The target's independent replies; the conversation continues with the first.
 
     Attributes:
-        texts: One per reply.
         scores: One per reply, in [0, 1]; None where the judge gave none.
         token_ids: In the target's tokenizer; empty where only text came back.
         probe_logprobs: Log-probabilities of the probe under the target given the same context,

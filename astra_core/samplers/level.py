@@ -23,12 +23,7 @@ from astra_core.target import Answer, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The values that all levels of one rollout share.
-
-    Attributes:
-        purpose: The purpose of the rollout, such as ``training``.
-        iteration: Counted from 0.
-    """
+    """The values that all levels of one rollout share."""
 
     system: System
     seed: int

@@ -31,9 +31,7 @@ class ScoredAnswers:
     """The target's answers to the probes of a level, with their judgements.
 
     Attributes:
-        answers: One per probe.
         judgements: For each probe one per reply; none where the target failed.
-        probe_scores: One per probe.
         waited_s: Seconds spent waiting only for the judge.
     """
 

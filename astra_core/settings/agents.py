@@ -119,9 +119,7 @@ def check_agents(
 ) -> None:
     """Checks that these agents can be trained together; loads no weights.
 
-    Args:
-        depth: Turns of a training conversation, if known.
-        has_own_weights: Whether the algorithm has its own weights, such as a value head.
+    ``has_own_weights``: whether the algorithm has its own weights, such as a value head.
 
     Raises ConfigurationError if they cannot; the message says what to change.
     """

@@ -30,11 +30,9 @@ class Experience:
     """The experience of one iteration; iterating gives its batches, for a hand-written loop.
 
     Attributes:
-        iteration: Counted from 0.
         steps: The algorithm's flattened steps, in the order of the graphs.
         metrics: Means over the nodes, and the figures of reward, algorithm and sampler.
         rollout_s: Seconds of collecting it, without scoring.
-        score_s: Seconds of scoring.
         divided: Its batches of all epochs; None if its harness divides none.
     """
 
@@ -89,7 +87,6 @@ class Harness:
     """Collects experience and divides it into micro-batches.
 
     Args:
-        sampler: The sampler; its System's attacker is the policy.
         num_episodes: Prompts of one experience, each of which may be run several times.
         shuffle: What is shuffled in each epoch: whole trees, whose steps are read with
             their common context, or single steps.

@@ -65,7 +65,6 @@ class Move:
 
     Attributes:
         nats: KL divergence before || after, mean per probe, by the estimator k3.
-        k1_nats: The same by k1.
         is_cut: True if the rest of the experience was left out.
     """
 

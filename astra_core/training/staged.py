@@ -22,9 +22,7 @@ class TrainerPlace(Protocol):
 class LocalPlace:
     """The place of a trainer without effects elsewhere; a restart begins at the checkpoint.
 
-    Attributes:
-        iteration: Of the stage, counted from 0.
-        stage: Under way, or the last one; empty before the first.
+    ``stage``: under way, or the last one; empty before the first.
     """
 
     iteration: int = 0

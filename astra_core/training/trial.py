@@ -21,11 +21,8 @@ from astra_core.training.update import Updates
 class Trial:
     """The result of one batch.
 
-    Attributes:
-        peak_bytes: The most memory held: by the batch on the GPU where the attacker is on one,
-            else the process's resident memory.
-        experience: The experience, with its seconds.
-        gradient_s: Seconds of the batch's forward and backward pass.
+    ``peak_bytes``: the most memory held: by the batch on the GPU where the attacker is on one, else
+    the process's resident memory.
     """
 
     num_steps: int

@@ -46,7 +46,6 @@ class PolicyBatch:
     Attributes:
         behaviour_logprobs: Of every probe token under the policy that sampled, nats.
         reference_logprobs: The same under the reference; 0 where the sampler computed none.
-        num_tokens: Real tokens in ``rows``.
     """
 
     rows: TokenRows

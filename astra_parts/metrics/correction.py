@@ -37,9 +37,7 @@ Verdicts = tuple[bool, ...]
 class Corrected:
     """A corrected rate and its resamples.
 
-    Attributes:
-        value: The rate, in [0, 1].
-        draws: The rate in every resample, in [0, 1]; NaN if the drawn judge separates nothing.
+    ``draws``: the rate in every resample, in [0, 1]; NaN if the drawn judge separates nothing.
     """
 
     value: float

@@ -20,9 +20,7 @@ T = TypeVar("T")
 def answers_within(limit_s: float, futures: Sequence[Future[T]]) -> list[T | Exception]:
     """The result of each call; they run at the same time, so the limit is for all together.
 
-    Args:
-        limit_s: Seconds from now.
-        futures: Running calls. Those without an answer are cancelled, whatever ends the wait.
+    ``futures``: running calls. Those without an answer are cancelled, whatever ends the wait.
 
     Returns:
         Answers; the error of what failed, and a TimeoutError for what was late.
@@ -37,9 +35,7 @@ def answers_within(limit_s: float, futures: Sequence[Future[T]]) -> list[T | Exc
 def all_within(limit_s: float, futures: Sequence[Future[T]]) -> list[T]:
     """The answers of all calls; the first failure ends the wait for the others and is raised.
 
-    Args:
-        limit_s: Seconds from now.
-        futures: Running calls. Those without an answer are cancelled, whatever ends the wait.
+    ``futures``: running calls. Those without an answer are cancelled, whatever ends the wait.
 
     Raises TimeoutError if one of them was late.
     """

@@ -43,7 +43,6 @@ class StreamedExperience:
 
     Args:
         harness: Of the trainer; told of the whole once it is there.
-        iteration: Counted from 0.
         graphs: Rollouts that exist already; None samples them.
     """
 

@@ -25,7 +25,6 @@ class Intent:
     """A request that is about to be sent to a service.
 
     Attributes:
-        iteration: Counted from 0.
         part: Distinguishes several effects of a stage, for example by a model's name; empty for a
             single one.
         key: The effect's name at the service: the same after a restart, and in no other run.

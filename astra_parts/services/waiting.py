@@ -61,12 +61,7 @@ def wait_for(
 ) -> WaitResult:
     """How a piece of work ended; there is one last check when the limit is reached.
 
-    Args:
-        look: Asks the service; its error is raised.
-        limit_s: Seconds from now.
-        every_s: Seconds between two checks.
-        clock: A monotonic clock in seconds.
-        sleep: Waits for a number of seconds.
+    ``look``: asks the service; its error is raised.
     """
     end = clock() + limit_s
     while True:

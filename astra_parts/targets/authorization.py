@@ -30,9 +30,7 @@ def check_address(
 ) -> bool:
     """True for an address on this machine, False for another that is authorised; opens no socket.
 
-    Args:
-        address: An address such as ``http://127.0.0.1:8000/v1``.
-        authorization: Names hosts other than this machine; None for none.
+    ``authorization``: names hosts other than this machine; None for none.
 
     Raises AuthorizationError if it is no plain address, has no such port, or is not authorised.
     """

@@ -19,9 +19,7 @@ HEADER = ("setting", "seeds", "attack success", "gain", "on dev", "unique probes
 class SettingResult:
     """The points of one setting.
 
-    Attributes:
-        setting: ``section.key=value`` for each axis.
-        dev_success: Mean success on the dev prompts; None if a point has none.
+    ``dev_success``: mean success on the dev prompts; None if a point has none.
     """
 
     setting: Setting
@@ -66,7 +64,6 @@ class SweepResult:
     """The result of a sweep.
 
     Attributes:
-        name: The name of its folder below ``sweeps``.
         candidate: The best point as a version of the registry, if it was registered.
         run_id: The id of the sweep's MLflow run; None if the tracker was unreachable.
     """

@@ -33,7 +33,6 @@ def validate_frame(
     Great Expectations runs in an ephemeral context: nothing is stored, nothing is sent.
 
     Args:
-        frame: The rows; its index does not matter.
         suite: From ``suites``: each expectation's ``meta`` holds ``check`` and ``level``.
         spelled: The id of a row, and any other key, as the report shows it.
 

@@ -41,7 +41,6 @@ class GateRule:
 
     Attributes:
         against: The untrained attacker's; in a duel the champion's.
-        bound: What the value must be, in words.
         held: None where the figure was not measured.
     """
 

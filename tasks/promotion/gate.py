@@ -102,10 +102,8 @@ def compare(
 ) -> Comparison:
     """The candidate's gain over the champion, paired by prompt.
 
-    Args:
-        candidate: One row per prompt: ``prompt_id``, the column and, to compare diversity, the
-            strategies of its hits.
-        column: The column that is compared, in [0, 1].
+    ``candidate``: one row per prompt: ``prompt_id``, the column and, to compare diversity, the
+    strategies of its hits.
 
     Raises DataError if a table is empty, repeats a prompt, has a value that is not in [0, 1], or
     the two do not hold the same prompts.

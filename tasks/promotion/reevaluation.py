@@ -61,7 +61,6 @@ class Reevaluation:
 
     Attributes:
         version: The champion's; None while there is none, and then the rest is empty.
-        success_rate: Attack success today: ``value``, ``low`` and ``high``.
         categories: Both attackers by the category of the fresh prompts, as in an evaluation's
             report; empty where they have none.
     """

@@ -36,7 +36,6 @@ class TrainingRecord:
         num_empty_experiences: Experiences without a step to learn from.
         first: The metric before the first update; null if it was not evaluated then.
         best: The best of all evaluations; null if there was none.
-        evaluations: Each with ``step``, ``training_step`` and its metrics.
         kept: Whether the exported attacker is the best of those evaluated, or the last.
         moves: How far each experience moved the attacker, as ``Move``; oldest first.
         kl_warning: About experiences that moved too far; empty where none did.

@@ -40,7 +40,6 @@ class SampledText:
     """One sampled text.
 
     Attributes:
-        text: The text without special tokens.
         logprobs: Log-probability of each token under the unmodified model, nats.
         top: The likeliest tokens at each position with their log-probabilities; () if not asked.
     """

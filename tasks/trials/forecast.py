@@ -46,9 +46,7 @@ class Amount:
 class TrialMeasurements:
     """What a trial measured.
 
-    Attributes:
-        gradient_s: Seconds of one batch, forward and backward.
-        rolls_out: False for a trainer that does not learn from rollouts.
+    ``rolls_out``: false for a trainer that does not learn from rollouts.
     """
 
     rolled: Amount

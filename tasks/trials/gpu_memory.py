@@ -59,8 +59,7 @@ def try_memory(
 ) -> tuple["Trial", GpuMemory]:
     """The trial of the largest batch that fits, by halves, and what else would fit.
 
-    Raises:
-        TrainingError: Not even one row fits.
+    Raises TrainingError if not even one row fits.
     """
     moments = _moments(trainer)
     room = int(_USABLE * total) - moments

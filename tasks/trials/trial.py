@@ -45,9 +45,7 @@ NUM_SAMPLES = 5
 class Findings:
     """The findings of a trial.
 
-    Attributes:
-        price: The price of a million of the target's tokens; None if unknown.
-        memory: The peak memory in words.
+    ``price``: the price of a million of the target's tokens; None if unknown.
     """
 
     trial: "Trial"

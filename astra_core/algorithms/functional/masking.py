@@ -58,9 +58,7 @@ def masked_whiten(
     into them. When the kept values hardly differ, or fewer than two are kept, the result is
     exactly zero everywhere: dividing by a spread that is only rounding would amplify noise.
 
-    Args:
-        values: Any shape, any unit.
-        min_spread: Standard deviation, in units of the values, at or below which all become zero.
+    ``min_spread``: standard deviation, in units of the values, at or below which all become zero.
     """
     require_same_shape(values=values, mask=mask)
     require_finite(values=values.where(mask, zeros_like(values)))

@@ -141,9 +141,7 @@ def n_step_returns(
 ) -> Float[Tensor, "*batch T"]:
     """Discounted sum of the next ``num_steps`` rewards, or of those left in the row.
 
-    Args:
-        rewards: One episode per row.
-        num_steps: Rewards in each sum, the step's own among them; at least 1.
+    ``num_steps``: rewards in each sum, the step's own among them; at least 1.
 
     Raises ConfigurationError if ``num_steps`` is below 1 or ``discount`` outside [0, 1].
 

@@ -75,7 +75,6 @@ def group_advantages_over_runs(
     in the baseline than a short one.
 
     Args:
-        groups: Equal for sequences of one prompt.
         runs: Equal for sequences of one run; compared within a group only.
         min_spread: In reward units, of the run means.
 

@@ -135,7 +135,6 @@ def value_losses(
 
     Args:
         values: Predicted now; the gradient flows through these.
-        returns: What to predict, in reward units.
         clip: How far a prediction may move from the old one before it stops being rewarded for it,
             in reward units; None for the plain squared error.
 

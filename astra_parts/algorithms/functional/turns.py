@@ -34,7 +34,6 @@ def tree_gae(
     the whole path.
 
     Args:
-        turn_rewards: Of each turn, in reward units.
         token_rewards: Of each token besides, such as minus its KL penalty.
         mask: True at the tokens the attacker chose. A turn without any passes on its worth.
         final_values: Predicted after each turn; read where none follows. 0 for a conversation that

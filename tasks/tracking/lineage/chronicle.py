@@ -52,7 +52,6 @@ class DataUsed:
     """A data set of a run.
 
     Attributes:
-        part: Its role, such as ``prompts``.
         dvc_md5: DVC's digest of it; empty if it had none.
         num_rows: Rows of its tables; None if it has no table.
     """

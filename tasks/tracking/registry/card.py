@@ -47,9 +47,7 @@ def model_card(
 ) -> str:
     """The card in Markdown.
 
-    Args:
-        target_name: The name of a target without weights here.
-        parent: The earlier attacker from which training began; the card calls it untrained.
+    ``parent``: the earlier attacker from which training began; the card calls it untrained.
     """
     by_category = rates_table(evaluation.categories)
     begun = f"\nTrained on from {parent.spelled()}, which `untrained` means here." if parent else ""
