@@ -24,21 +24,21 @@ PAIRED = {
     "attempt_success_rate": "Success of a reply",
     "score_mean": "Mean score",
 }
+# By name: what they are called, and how they are written.
 _FIGURES = {
-    "attack_success_rate": "Attack success",
-    "clean_attack_success_rate": "Clean attack success",
-    "score_mean": "Mean score",
-    "unique_probes": "Unique probes",
-    "distinct_2": "Distinct-2",
-    "unique_attacks": "Unique attacks found",
-    "strategies_found": "Strategies found",
-    "strategies_repeated": "Strategies found in two trees or more",
-    "strategies": "Strategies among as many hits",
-    "probe_perplexity": "Perplexity of probes",
-    "kl_nats": "KL, nats per probe",
-    "reward_mean": "Reward",
+    "attack_success_rate": ("Attack success", ".1%"),
+    "clean_attack_success_rate": ("Clean attack success", ".1%"),
+    "score_mean": ("Mean score", ".1%"),
+    "unique_probes": ("Unique probes", ".1%"),
+    "distinct_2": ("Distinct-2", ".1%"),
+    "unique_attacks": ("Unique attacks found", ",.0f"),
+    "strategies_found": ("Strategies found", ",.0f"),
+    "strategies_repeated": ("Strategies found in two trees or more", ",.0f"),
+    "strategies": ("Strategies among as many hits", ".1f"),
+    "probe_perplexity": ("Perplexity of probes", ".2f"),
+    "kl_nats": ("KL, nats per probe", ".2f"),
+    "reward_mean": ("Reward", ".3f"),
 }
-_SHARES = {"attack_success_rate", "clean_attack_success_rate", "unique_probes", "distinct_2"}
 # Sections that an examination depends on, beside its prompts.
 _EXAMINED = ("system.", "evaluation.", "reward.", "prompts.", "models.target.")
 _NUM_RESAMPLES = 10_000
@@ -170,13 +170,16 @@ def _attacker(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rows(first: Material, second: Material) -> Iterator[Row]:
-    for name, label in _FIGURES.items():
-        form = ".1%" if name in _SHARES else ".3f"
+    for name, (label, form) in _FIGURES.items():
         own = [_spelled(each.evaluation.attacker.get(name), form) for each in (first, second)]
         if any(own):
             yield Row(label, own[0], own[1])
     lifts = [each.evaluation.lift.points() for each in (first, second)]
     yield Row("Gain over the untrained", lifts[0], lifts[1])
+    refused = [each.evaluation.over_refusal for each in (first, second)]
+    told = ["" if own is None else own.rate.spelled(".1%") for own in refused]
+    if any(told):
+        yield Row("Harmless requests refused", told[0], told[1])
     for label, told in {
         "Updates": [str(each.training.optimizer_steps) for each in (first, second)],
         "Decision": [each.lineage.summary.decision or "none" for each in (first, second)],

@@ -4,6 +4,8 @@ from dataclasses import replace
 import pytest
 from report_material import material
 
+from astra_core.metrics.statistics import Interval
+from tasks.records.evaluation import OverRefusal
 from tasks.report.comparison import html_of_two, markdown_of_two, side_by_side, verdict
 
 
@@ -59,3 +61,17 @@ def test_a_comparison_is_json():
 
     assert {"3", "4"} == {told[side]["version"] for side in ("first", "second")}
     assert 0.0 == told["differences"]["Attack success"]["gain"]
+
+
+def test_figures_of_both_are_in_percent_counted_or_left_out():
+    first, second = material(), material(version="4")
+    refused = OverRefusal("ab" * 32, "refusal 1", 9, 0, 0, Interval(0.5, 0.25, 0.75))
+    counted = {**second.evaluation.attacker, "unique_attacks": 1234.0}
+    examined = replace(second.evaluation, attacker=counted, over_refusal=refused)
+    found = side_by_side(first, replace(second, evaluation=examined))
+    rows = {row.label: (row.first, row.second) for row in found.figures}
+
+    assert "60.0% [50.0%, 70.0%]" == rows["Attack success"][0]
+    assert ("", "1,234") == rows["Unique attacks found"]
+    assert "50.0% [25.0%, 75.0%]" == rows["Harmless requests refused"][1]
+    assert "Strategies found" not in rows
