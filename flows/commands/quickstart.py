@@ -60,7 +60,11 @@ def _aim_at(target: str, model: str | None) -> tuple[str, dict[str, Any]]:
         if not Path(target).is_dir():
             msg = f"--target must be a URL or a folder with a model, got {target}; there is none"
             raise ConfigurationError(msg)
-        return "local_chat", {"models.target.path": target, **_sampling(Path(target))}
+        folder = Path(target)
+        values = {"models.target.path": target, **_sampling(folder)}
+        if not _has_template(folder):
+            values["system.target.options.format"] = "separator"
+        return "local_chat", values
     if model is None:
         msg = f"--target {target} must come with --model, got none; its /v1/models lists the names"
         raise ConfigurationError(msg)
@@ -69,13 +73,24 @@ def _aim_at(target: str, model: str | None) -> tuple[str, dict[str, Any]]:
     return "endpoint", {"models.target.source": "builtin", "models.target.path": None, **named}
 
 
+def _has_template(folder: Path) -> bool:
+    """Whether the folder holds a chat template, in the tokenizer's file or in one of its own."""
+    own = _read(folder / "tokenizer_config.json").get("chat_template")
+    return bool(own) or any(folder.glob("chat_template*"))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty where there is none."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        found = {}
+    return found if isinstance(found, dict) else {}
+
+
 def _sampling(folder: Path) -> dict[str, float | int]:
     """How the model's makers sample its replies, where its folder says so."""
-    try:
-        own = json.loads((folder / "generation_config.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        own = {}
-    own = own if isinstance(own, dict) else {}
+    own = _read(folder / "generation_config.json")
     names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
     numbers = {name: own.get(name) for name in names} if own.get("do_sample") else {}
     return {f"system.response.{name}": said for name, said in numbers.items() if said is not None}

@@ -76,6 +76,11 @@ def test_a_folder_says_how_its_replies_are_sampled(project, monkeypatch):
     # What the makers leave open is the preset's.
     assert (0.2, 7, 0.9) == (response.temperature, response.top_k, response.top_p)
     assert 2 == len(begun)
+    assert "template" == read_params().system.target.options["format"]
+    # A model that was never taught to chat is given the plain text of the turns.
+    (folder / "tokenizer_config.json").write_text("{}", "utf-8")
+    assert 0 == run_command(["quickstart", "--prompts", "mine.csv", "--target", "model"])
+    assert "separator" == read_params().system.target.options["format"]
 
 
 def _ended(words):
