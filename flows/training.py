@@ -86,8 +86,7 @@ def red_team_training(
         seed: Replaces ``training_seed``, so that rollouts and training differ while models and
             split stay the same; ``date`` is the day of the scheduled start, as 20261123.
 
-    Returns:
-        The decision, or None if none was asked for.
+    Returns the decision, or None if none was asked for.
 
     Raises ConfigurationError if params.yaml or the request cannot be used; nothing has run,
     StageError if a stage failed; the message is the stage's own.

@@ -22,9 +22,8 @@ def reply_signal(graphs: Sequence[Graph]) -> float | None:
     that means have within groups of siblings: the reliability of a one-way analysis of variance.
     A value near 0, or below by chance, means that the probe makes no difference.
 
-    Returns:
-        None where it cannot be known: no two siblings have two judged replies each, or all have
-        the same score.
+    Returns None where it cannot be known: no two siblings have two judged replies each, or all have
+    the same score.
 
     Source:
         Shrout and Fleiss, Psychological Bulletin 86 (1979), ICC(1, k).

@@ -22,8 +22,7 @@ def answers_within(limit_s: float, futures: Sequence[Future[T]]) -> list[T | Exc
 
     ``futures``: running calls. Those without an answer are cancelled, whatever ends the wait.
 
-    Returns:
-        Answers; the error of what failed, and a TimeoutError for what was late.
+    Returns answers; the error of what failed, and a TimeoutError for what was late.
     """
     try:
         wait(futures, timeout=limit_s)

@@ -30,8 +30,7 @@ class RunRequest:
     def __post_init__(self) -> None:
         """Refuses unknown steps, and a choice that leaves nothing to run.
 
-        Raises:
-            ConfigurationError: Names the option and the way out.
+        Its ConfigurationError names the option and the way out.
         """
         for option, name in (("--only", self.only), ("--from", self.start), ("--to", self.end)):
             if name is not None and name not in STEPS:

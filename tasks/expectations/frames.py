@@ -36,9 +36,8 @@ def validate_frame(
         suite: From ``suites``: each expectation's ``meta`` holds ``check`` and ``level``.
         spelled: The id of a row, and any other key, as the report shows it.
 
-    Returns:
-        Checks in the suite's order. One that could not be made, for example because a column is
-        missing, is reported as failed, with a note.
+    Returns checks in the suite's order. One that could not be made, for example because a column is
+    missing, is reported as failed, with a note.
     """
     rows = frame
     if not frame.index.equals(pd.RangeIndex(len(frame))):
@@ -93,8 +92,7 @@ def validate_rollouts(
             other, and only numbers are kept of each.
         vocabulary_size: The attacker's; None leaves the upper end of token ids unchecked.
 
-    Returns:
-        Its profile does not yet know whose the turns and the scores are.
+    Returns its profile does not yet know whose the turns and the scores are.
     """
     from tasks.expectations.suites import rollout_suite
 

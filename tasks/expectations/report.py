@@ -128,8 +128,7 @@ class ValidationReport:
 
         ``page``: where a person reads more; named in the error.
 
-        Raises:
-            GateError: Names the first failed check, what it saw and the page.
+        Its GateError names the first failed check, what it saw and the page.
         """
         if self.success:
             return

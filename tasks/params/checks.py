@@ -69,8 +69,7 @@ class Setup:
 def check_params(params: Params, *, is_kept: bool = False) -> None:
     """Checks that plug-ins, options, metric, device and named files can be used; loads no weights.
 
-    Raises:
-        ConfigurationError: Says what cannot be used, and the way out.
+    Its ConfigurationError says what cannot be used, and the way out.
     """
     key = verdict_key(params)
     if key is not None and is_known(key):

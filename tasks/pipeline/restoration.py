@@ -18,8 +18,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 def put_back(files: Mapping[Path, str]) -> Path | None:
     """Writes params.yaml and dvc.lock, and checks out what they name; after an error all stays.
 
-    Returns:
-        The folder with the two as they were; None if they were the same.
+    Returns the folder with the two as they were; None if they were the same.
 
     Raises DataError if a run is at work here, DVC lacks a result, or has no copy of what is here.
     """

@@ -36,8 +36,7 @@ _WAY_OUT = "correct the folder or name another"
 def check_folder(folder: Path) -> None:
     """Checks that the files of the folder are consistent, as far as visible without loading it.
 
-    Raises:
-        ConfigurationError: Names the inconsistent file and key.
+    Its ConfigurationError names the inconsistent file and key.
     """
     require_folder(folder)
     config = _record(folder / "config.json")
@@ -57,8 +56,7 @@ def check_folder(folder: Path) -> None:
 def check_model(model: Any, tokenizer: Any, folder: Path) -> None:
     """Checks that the loaded model has finite weights and a row for every id, and can read.
 
-    Raises:
-        ConfigurationError: Names what is wrong.
+    Its ConfigurationError names what is wrong.
     """
     for name, weight in model.named_parameters():
         if not torch.isfinite(weight).all():

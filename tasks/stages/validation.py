@@ -222,8 +222,7 @@ def _write_prompts(
 ) -> tuple[RejectedRow, ...]:
     """Reads the prompts again and splits them into valid and rejected, a row group at a time.
 
-    Returns:
-        The first rejected rows, masked.
+    Returns the first rejected rows, masked.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

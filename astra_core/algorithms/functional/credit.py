@@ -42,8 +42,7 @@ def backed_up_rewards(
     ``horizon``: turns that count, the own one included; None is all. On a single path these are
     ``n_step_returns``.
 
-    Returns:
-        Reward units, without gradient.
+    Returns reward units, without gradient.
 
     Raises ConfigurationError for an unknown ``how``, ``discount`` outside [0, 1] or ``horizon``
     below 1; DataError if ``parents`` holds an index that does not exist, or a cycle, or a reward is
@@ -100,8 +99,7 @@ def visit_weights(
 
     ``seeds``: the tree of each node; any integers. None: one tree.
 
-    Returns:
-        Positive numbers, float64.
+    Returns positive numbers, float64.
 
     Raises DataError if ``parents`` holds an index that does not exist, or a cycle.
 
@@ -143,9 +141,8 @@ def sibling_groups(
 
     ``seeds``: the prompt of each node, which groups first turns; any integers. None: one prompt.
 
-    Returns:
-        The parent's index, or for a first turn a number below 0 that stands for its seed; fit for
-        ``group_advantages``, ``leave_one_out`` and ``preference_pairs``.
+    Returns the parent's index, or for a first turn a number below 0 that stands for its seed; fit
+    for ``group_advantages``, ``leave_one_out`` and ``preference_pairs``.
     """
     require_rank(1, parents=parents)
     if seeds is None:

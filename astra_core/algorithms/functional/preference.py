@@ -38,8 +38,7 @@ def sequence_log_ratios(
             probes is longer once their per-token ratios agree (TRL's ``sigmoid_norm`` and ``ipo``,
             and the sequence ratio of GSPO, arXiv:2507.18071, eq. 7, divide; ASTRA-RL sums).
 
-    Returns:
-        Nats, or nats per token; 0 for a sequence without tokens.
+    Returns nats, or nats per token; 0 for a sequence without tokens.
     """
     require_alike(2, logprobs=logprobs, other_logprobs=other_logprobs, mask=mask)
     reduce = masked_mean if length_normalised else masked_sum
@@ -98,8 +97,7 @@ def on_policy_weights(
     ``collision_logprobs``: log of the sum over the vocabulary of squared probabilities, where each
     token was drawn.
 
-    Returns:
-        Positive weights without gradient; 1 for a sequence without tokens.
+    Returns positive weights without gradient; 1 for a sequence without tokens.
 
     Source:
         Zhou et al., WPO, arXiv:2406.11827, eq. 2 and section 3.2 (sampled alignment).
@@ -113,8 +111,7 @@ def copied_pair_losses(
 ) -> Float[Tensor, " B"]:
     """Negative log-likelihood per token of each sequence, to be added for the better probes.
 
-    Returns:
-        Nats per token; 0 for a sequence without tokens.
+    Returns nats per token; 0 for a sequence without tokens.
 
     Source:
         Pang et al., iterative reasoning preference optimisation, arXiv:2404.19733, eq. 2.

@@ -38,8 +38,7 @@ def gae(
         decay: Lambda, in [0, 1]: 0 trusts the value head, 1 the rewards.
         mask: Steps that exist; the others are stepped over and have advantage 0. None: all.
 
-    Returns:
-        Advantages, and advantages plus values.
+    Returns advantages, and advantages plus values.
 
     Raises ConfigurationError if ``discount`` or ``decay`` lies outside [0, 1].
 
@@ -78,8 +77,7 @@ def token_gae(
     ``final_values``: value after each row's last token, for rows that were cut; 0 for those that
     ended, which is also the meaning of None.
 
-    Returns:
-        Advantages, and advantages plus values; both 0 where masked.
+    Returns advantages, and advantages plus values; both 0 where masked.
 
     Raises ConfigurationError if ``discount`` or ``decay`` lies outside [0, 1].
 

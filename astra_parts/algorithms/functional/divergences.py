@@ -31,8 +31,7 @@ def divergence_scores(
         log_ratios: Attacker over reference, in nats, one per sequence.
         alpha: Of ``alpha`` alone, in (0, 1).
 
-    Returns:
-        Scores, to be used as log-ratios.
+    Returns scores, to be used as log-ratios.
 
     Raises ConfigurationError for an unknown divergence, or ``alpha`` outside (0, 1).
 

@@ -39,9 +39,8 @@ def group_advantages(
             rewards given, centres included, so that a group that hardly differs is not blown up.
             ``none`` only centres, so that easy and hard prompts keep their own scale.
 
-    Returns:
-        Dimensionless advantages (reward units if not scaled), without gradient; each group sums to
-        zero up to rounding.
+    Returns dimensionless advantages (reward units if not scaled), without gradient; each group sums
+    to zero up to rounding.
 
     Raises ConfigurationError for an unknown ``scale``.
 
@@ -78,9 +77,8 @@ def group_advantages_over_runs(
         runs: Equal for sequences of one run; compared within a group only.
         min_spread: In reward units, of the run means.
 
-    Returns:
-        Advantages without gradient. With a single run in a group they are only centred; where run
-        means differ by ``min_spread`` or less, exact zeros.
+    Returns advantages without gradient. With a single run in a group they are only centred; where
+    run means differ by ``min_spread`` or less, exact zeros.
 
     Source:
         NexRL 1.4.0, two-stage group advantages.
@@ -107,8 +105,7 @@ def leave_one_out(
 
     ``groups``: any integers, equal for rollouts of one prompt. None: the last axis is the group.
 
-    Returns:
-        Advantages in reward units, without gradient; 0 for a rollout without siblings.
+    Returns advantages in reward units, without gradient; 0 for a rollout without siblings.
 
     Source:
         Kool, van Hoof and Welling, Buy 4 REINFORCE Samples (2019); RLOO, arXiv:2402.14740.

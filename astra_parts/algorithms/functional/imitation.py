@@ -59,8 +59,7 @@ def reward_weighted_probabilities(
         minimum: Reward at or below which only exploration draws a rollout; None: the lowest of all.
         exploration: Mass spread evenly over all before normalising, so that nothing is impossible.
 
-    Returns:
-        Probabilities that sum to 1; uniform when no reward stands out; empty for no rollouts.
+    Returns probabilities that sum to 1; uniform when no reward stands out; empty for no rollouts.
 
     Raises ConfigurationError if ``exploration`` is negative.
 
@@ -125,8 +124,7 @@ def distillation_advantages(
         num_steps: Tokens whose advantages are added, the own one included; a masked one is a step
             that adds nothing. None: all that follow, masked ones stepped over.
 
-    Returns:
-        Advantages without gradient; 0 where masked.
+    Returns advantages without gradient; 0 where masked.
 
     Raises ConfigurationError if ``discount`` lies outside [0, 1] or ``num_steps`` is below 1.
 

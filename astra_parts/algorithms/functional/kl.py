@@ -43,8 +43,7 @@ def kl_penalised_rewards(
         rewards: In reward units, usually 0 but at the last token of each probe.
         kl: From ``kl_estimates``, ``k1`` by convention, under the policy that sampled.
 
-    Returns:
-        Rewards without gradient.
+    Returns rewards without gradient.
 
     Source:
         Ziegler et al., arXiv:1909.08593, eq. 2.
@@ -65,8 +64,7 @@ def adaptive_coefficient(
         target: Wanted KL in nats; positive.
         horizon: Samples over which a KL 20 % or more off would move the coefficient by 20 %.
 
-    Returns:
-        The next coefficient; never changes sign while ``num_samples`` is below ``5 * horizon``.
+    Returns the next coefficient; never changes sign while ``num_samples`` is below ``5 * horizon``.
 
     Raises ConfigurationError if ``target`` or ``horizon`` is not positive.
 

@@ -53,8 +53,7 @@ def ipo_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
 
     ``beta``: half the inverse of the wanted margin in nats; positive.
 
-    Returns:
-        Squared nats.
+    Returns squared nats.
 
     Source:
         Azar et al., arXiv:2310.12036, eq. 17.
@@ -70,8 +69,7 @@ def balance_losses(
     It is 0 for all pairs of siblings exactly if the policy is the reference times
     ``exp(reward / temperature)``, normalised. The order within a pair is of no matter.
 
-    Returns:
-        Squared nats.
+    Returns squared nats.
 
     Raises ConfigurationError if ``temperature`` is not positive.
 

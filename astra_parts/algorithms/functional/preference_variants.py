@@ -97,8 +97,7 @@ def sppo_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
 
     ``beta``: half the inverse of where each is to go, in nats; positive.
 
-    Returns:
-        Squared nats.
+    Returns squared nats.
 
     Source:
         Wu et al., SPPO, arXiv:2405.00675, eq. 4.7 with probabilities 1 and 0.
@@ -139,8 +138,7 @@ def aot_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
     ``-log sigmoid(beta (c_(i) - r_(i)))``, where ``c_(i)`` and ``r_(i)`` are the i-th smallest of
     each side. The one loss here that looks at several pairs at once.
 
-    Returns:
-        One loss per rank, not per pair.
+    Returns one loss per rank, not per pair.
 
     Source:
         Melnyk et al., AOT, arXiv:2406.05882, unpaired; the ``aot_unpaired`` of TRL.

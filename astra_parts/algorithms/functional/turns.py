@@ -39,8 +39,7 @@ def tree_gae(
         final_values: Predicted after each turn; read where none follows. 0 for a conversation that
             *ended*, the prediction for one that was only *cut* (turn limit, failed reply).
 
-    Returns:
-        Advantages, and advantages plus values; both 0 where masked, without gradient.
+    Returns advantages, and advantages plus values; both 0 where masked, without gradient.
 
     Raises ConfigurationError if a discount or the decay lies outside [0, 1]; DataError if
     ``parents`` holds an index that does not exist, or a cycle, or the reward of a turn is NaN or
