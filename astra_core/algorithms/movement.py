@@ -33,8 +33,7 @@ def movement_figures(
         logprobs: Of every probe token under the attacker, nats.
         weight: Of the batch; what its loss is divided by.
 
-    Source:
-        Schulman, http://joschu.net/blog/kl-approx.html.
+    Source: Schulman, http://joschu.net/blog/kl-approx.html.
     """
     if not weight:
         return {}

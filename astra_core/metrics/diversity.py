@@ -59,8 +59,7 @@ def self_bleu(texts: Sequence[str], *, max_n: int = 4) -> float:
     over the set give the highest count among the *others*, so the cost is linear in the number of
     texts.
 
-    Source:
-        Zhu et al., arXiv:1802.01886; smoothing of Lin and Och, ACL 2004.
+    Source: Zhu et al., arXiv:1802.01886; smoothing of Lin and Och, ACL 2004.
     """
     tokens = [words(text) for text in texts]
     if len(tokens) < 2:

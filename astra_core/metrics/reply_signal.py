@@ -25,8 +25,7 @@ def reply_signal(graphs: Sequence[Graph]) -> float | None:
     Returns None where it cannot be known: no two siblings have two judged replies each, or all have
     the same score.
 
-    Source:
-        Shrout and Fleiss, Psychological Bulletin 86 (1979), ICC(1, k).
+    Source: Shrout and Fleiss, Psychological Bulletin 86 (1979), ICC(1, k).
     """
     spreads, noises = list[float](), list[float]()
     for graph in graphs:
@@ -65,9 +64,8 @@ def missing_signal(graphs: Sequence[Graph], *, threshold: float) -> str:
 def faint_signal(signal: float | None) -> str:
     """A sentence about a signal close to 0, with the way out; else empty.
 
-    Source:
-        How many times the replies make half of the variance the probes' own: Spearman (1910) and
-        Brown (1910), British Journal of Psychology 3.
+    Source: How many times the replies make half of the variance the probes' own: Spearman (1910)
+    and Brown (1910), British Journal of Psychology 3.
     """
     if signal is None or signal >= FAINT:
         return ""

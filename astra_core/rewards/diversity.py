@@ -32,10 +32,9 @@ def rarities(texts: Sequence[str], scores: Sequence[float], known: Container[str
 
     ``scores``: of their replies, in [0, 1].
 
-    Source:
-        Leinster and Cobbold, "Measuring diversity: the importance of species similarity", Ecology
-        93 (2012). A reward that similar individuals share: Goldberg and Richardson, "Genetic
-        algorithms with sharing for multimodal function optimization", ICGA 1987.
+    Source: Leinster and Cobbold, "Measuring diversity: the importance of species similarity",
+    Ecology 93 (2012). A reward that similar individuals share: Goldberg and Richardson, "Genetic
+    algorithms with sharing for multimodal function optimization", ICGA 1987.
     """
     masked = [[word if word in known else _UNKNOWN for word in words_of(text)] for text in texts]
     features = [frozenset([*ngrams(own, 1), *ngrams(own, 2)]) for own in masked]

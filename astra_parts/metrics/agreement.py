@@ -34,8 +34,7 @@ def agreement(
 
     ``pairs``: for each prompt the verdicts on its replies; replies without both are left out.
 
-    Source:
-        Cohen, Educational and Psychological Measurement 20 (1960), 37-46.
+    Source: Cohen, Educational and Psychological Measurement 20 (1960), 37-46.
     """
     table = np.array([_counts(own) for own in pairs], dtype=np.float64).reshape(-1, 4)
     num_replies = int(table.sum())

@@ -96,8 +96,7 @@ class BestThreshold:
 def proportion(count: float, total: int, *, confidence: float = 0.95) -> Interval:
     """A share and its score interval; NaN where there is nothing to count.
 
-    Source:
-        Wilson, JASA 22 (1927), 209-212.
+    Source: Wilson, JASA 22 (1927), 209-212.
     """
     if not total:
         return Interval(math.nan, math.nan, math.nan)
@@ -120,10 +119,9 @@ def roc_auc(
 
     ``labels``: both must occur.
 
-    Source:
-        DeLong, DeLong and Clarke-Pearson, Biometrics 44 (1988), 837-845, computed by midranks as
-        in Sun and Xu, IEEE Signal Processing Letters 21 (2014), 1389-1393; logit as in Pepe, "The
-        statistical evaluation of medical tests" (2003), section 5.2.
+    Source: DeLong, DeLong and Clarke-Pearson, Biometrics 44 (1988), 837-845, computed by midranks
+    as in Sun and Xu, IEEE Signal Processing Letters 21 (2014), 1389-1393; logit as in Pepe, "The
+    statistical evaluation of medical tests" (2003), section 5.2.
     """
     from scipy.special import expit, logit
     from scipy.stats import rankdata
@@ -145,8 +143,7 @@ def roc_auc(
 def brier_score(scores: Sequence[float], labels: Sequence[bool]) -> float:
     """Mean squared difference of score and label, in [0, 1]; a constant score of 0.5 gives 0.25.
 
-    Source:
-        Brier, Monthly Weather Review 78 (1950), 1-3.
+    Source: Brier, Monthly Weather Review 78 (1950), 1-3.
     """
     gaps = (score - label for score, label in zip(scores, labels, strict=True))
     return math.fsum(gap**2 for gap in gaps) / len(scores)
@@ -161,8 +158,7 @@ def reliability(
 ) -> tuple[Bin, ...]:
     """Rows in bins of equal score width: for a calibrated judge, score and bad rate agree.
 
-    Source:
-        DeGroot and Fienberg, The Statistician 32 (1983), 12-22.
+    Source: DeGroot and Fienberg, The Statistician 32 (1983), 12-22.
     """
     values, is_bad = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=bool)
     places = np.minimum((values * num_bins).astype(int), num_bins - 1)

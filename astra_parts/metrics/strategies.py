@@ -172,8 +172,7 @@ def vendi_score(texts: Sequence[str], *, size: int, seed: int) -> float:
 
     ``texts``: at least ``size``.
 
-    Source:
-        Friedman and Dieng, arXiv:2210.02410, definition 3.1.
+    Source: Friedman and Dieng, arXiv:2210.02410, definition 3.1.
     """
     vectors = _unit_vectors(texts)
     rng = generator(derive_key(seed, "vendi"))

@@ -24,8 +24,7 @@ def drift_between(
 
     Raises DataError if a sample is empty.
 
-    Source:
-        Welch's t-interval for unequal variances (Biometrika 34, 1947).
+    Source: Welch's t-interval for unequal variances (Biometrika 34, 1947).
     """
     from scipy.special import stdtrit
 

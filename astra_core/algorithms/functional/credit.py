@@ -48,8 +48,7 @@ def backed_up_rewards(
     below 1; DataError if ``parents`` holds an index that does not exist, or a cycle, or a reward is
     NaN or infinite.
 
-    Source:
-        Best child: the tree back-up of ASTRA-RL; mean over leaves: MALT, arXiv:2412.01928.
+    Source: Best child: the tree back-up of ASTRA-RL; mean over leaves: MALT, arXiv:2412.01928.
     """
     _check_backup(how, discount=discount, horizon=horizon)
     require_alike(1, rewards=rewards, parents=parents)

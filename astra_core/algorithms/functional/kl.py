@@ -42,8 +42,7 @@ def kl_estimates(
 
     Raises ConfigurationError for an unknown estimator.
 
-    Source:
-        Schulman, http://joschu.net/blog/kl-approx.html; limits as in NexRL 1.4.0.
+    Source: Schulman, http://joschu.net/blog/kl-approx.html; limits as in NexRL 1.4.0.
     """
     if estimator not in _ESTIMATORS:
         msg = f"KL estimator must be one of {list(_ESTIMATORS)}, got {estimator!r}; k3 is usual"

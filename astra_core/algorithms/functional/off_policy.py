@@ -35,9 +35,8 @@ def off_policy_weights(
 
     Raises ConfigurationError if ``cap`` is not positive.
 
-    Source:
-        Truncation: Ionides, Journal of Computational and Graphical Statistics 17 (2008), 295-311.
-        Caps of 2 per token and 5 per sequence are SkyRL's.
+    Source: Truncation: Ionides, Journal of Computational and Graphical Statistics 17 (2008),
+    295-311. Caps of 2 per token and 5 per sequence are SkyRL's.
     """
     require_same_shape(log_ratios=log_ratios, mask=mask)
     require_positive("2 is usual of tokens, 5 of sequences", cap=cap)
@@ -57,8 +56,7 @@ def is_near_policy(
 
     Raises ConfigurationError if ``cap`` is not above 1.
 
-    Source:
-        SkyRL's geometric sequence mask, whose band is 0.99 to 1.01.
+    Source: SkyRL's geometric sequence mask, whose band is 0.99 to 1.01.
     """
     require_same_shape(log_ratios=log_ratios, mask=mask)
     if not cap > 1.0:

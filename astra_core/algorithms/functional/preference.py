@@ -48,8 +48,7 @@ def sequence_log_ratios(
 def dpo_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
     """Negative log-likelihood of the preference under Bradley and Terry: ``-log sigmoid(beta h)``.
 
-    Source:
-        Rafailov et al., arXiv:2305.18290, eq. 7.
+    Source: Rafailov et al., arXiv:2305.18290, eq. 7.
     """
     return -logsigmoid(scaled_margins(chosen, rejected, beta))
 
@@ -99,8 +98,7 @@ def on_policy_weights(
 
     Returns positive weights without gradient; 1 for a sequence without tokens.
 
-    Source:
-        Zhou et al., WPO, arXiv:2406.11827, eq. 2 and section 3.2 (sampled alignment).
+    Source: Zhou et al., WPO, arXiv:2406.11827, eq. 2 and section 3.2 (sampled alignment).
     """
     require_alike(2, logprobs=logprobs, collision_logprobs=collision_logprobs, mask=mask)
     return masked_mean((logprobs - collision_logprobs).detach(), mask, dim=-1).exp()
@@ -113,8 +111,7 @@ def copied_pair_losses(
 
     Returns nats per token; 0 for a sequence without tokens.
 
-    Source:
-        Pang et al., iterative reasoning preference optimisation, arXiv:2404.19733, eq. 2.
+    Source: Pang et al., iterative reasoning preference optimisation, arXiv:2404.19733, eq. 2.
     """
     require_rank(2, logprobs=logprobs)
     return -masked_mean(logprobs, mask, dim=-1)

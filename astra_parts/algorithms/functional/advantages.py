@@ -42,8 +42,7 @@ def gae(
 
     Raises ConfigurationError if ``discount`` or ``decay`` lies outside [0, 1].
 
-    Source:
-        Schulman et al., arXiv:1506.02438, eq. 16.
+    Source: Schulman et al., arXiv:1506.02438, eq. 16.
     """
     require_share(_FUTURE, discount=discount, decay=decay)
     require_same_shape(
@@ -81,8 +80,7 @@ def token_gae(
 
     Raises ConfigurationError if ``discount`` or ``decay`` lies outside [0, 1].
 
-    Source:
-        Schulman et al., arXiv:1506.02438, eq. 16.
+    Source: Schulman et al., arXiv:1506.02438, eq. 16.
     """
     require_share(_FUTURE, discount=discount, decay=decay)
     require_alike(2, rewards=rewards, values=values, mask=mask)
@@ -122,8 +120,7 @@ def reward_to_go(
 
     Raises ConfigurationError if ``discount`` lies outside [0, 1].
 
-    Source:
-        Sutton and Barto, Reinforcement Learning (2nd ed.), eq. 3.8.
+    Source: Sutton and Barto, Reinforcement Learning (2nd ed.), eq. 3.8.
     """
     require_share(_FUTURE, discount=discount)
     require_same_shape(
@@ -143,8 +140,7 @@ def n_step_returns(
 
     Raises ConfigurationError if ``num_steps`` is below 1 or ``discount`` outside [0, 1].
 
-    Source:
-        Sutton and Barto, Reinforcement Learning (2nd ed.), eq. 7.1 without its bootstrap term.
+    Source: Sutton and Barto, Reinforcement Learning (2nd ed.), eq. 7.1 without its bootstrap term.
     """
     require_share(_FUTURE, discount=discount)
     if num_steps < 1:

@@ -62,8 +62,7 @@ def ast_rewards(
         response_scores: Of the response alone, in [0, 1].
         likelihood_weight: ASTRA-RL 0.025, on ``sequence_probability``.
 
-    Source:
-        Hardy et al., ASTPrompter, arXiv:2407.09447.
+    Source: Hardy et al., ASTPrompter, arXiv:2407.09447.
     """
     require_same_shape(
         likelihoods=likelihoods, joint_scores=joint_scores, response_scores=response_scores

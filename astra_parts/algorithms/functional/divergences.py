@@ -35,8 +35,7 @@ def divergence_scores(
 
     Raises ConfigurationError for an unknown divergence, or ``alpha`` outside (0, 1).
 
-    Source:
-        Wang et al., f-DPO, arXiv:2309.16240, table 2.
+    Source: Wang et al., f-DPO, arXiv:2309.16240, table 2.
     """
     require_rank(1, log_ratios=log_ratios)
     if divergence not in ("reverse_kl", "forward_kl", "jensen_shannon", "alpha"):

@@ -44,9 +44,8 @@ def group_advantages(
 
     Raises ConfigurationError for an unknown ``scale``.
 
-    Source:
-        DeepSeekMath, arXiv:2402.03300, section 4.1.2; not scaling: Dr. GRPO, arXiv:2503.20783; by
-        the batch: Lite PPO, arXiv:2508.08221.
+    Source: DeepSeekMath, arXiv:2402.03300, section 4.1.2; not scaling: Dr. GRPO, arXiv:2503.20783;
+    by the batch: Lite PPO, arXiv:2508.08221.
     """
     if scale not in ("group", "batch", "none"):
         msg = f"scale must be 'group', 'batch' or 'none', got {scale!r}; see AdvantageScale"
@@ -80,8 +79,7 @@ def group_advantages_over_runs(
     Returns advantages without gradient. With a single run in a group they are only centred; where
     run means differ by ``min_spread`` or less, exact zeros.
 
-    Source:
-        NexRL 1.4.0, two-stage group advantages.
+    Source: NexRL 1.4.0, two-stage group advantages.
     """
     require_alike(1, rewards=rewards, groups=groups, runs=runs)
     group_index, run_index = compact(groups), compact(runs)
@@ -107,8 +105,7 @@ def leave_one_out(
 
     Returns advantages in reward units, without gradient; 0 for a rollout without siblings.
 
-    Source:
-        Kool, van Hoof and Welling, Buy 4 REINFORCE Samples (2019); RLOO, arXiv:2402.14740.
+    Source: Kool, van Hoof and Welling, Buy 4 REINFORCE Samples (2019); RLOO, arXiv:2402.14740.
     """
     index = group_index(rewards, groups)
     moments = moments_of(rewards.detach().double().flatten(), index)
@@ -147,8 +144,7 @@ def clipped_rewards(rewards: Float[Tensor, " N"], *, limit: float) -> Float[Tens
 
     Raises ConfigurationError if ``limit`` is not positive.
 
-    Source:
-        Mnih et al., DQN, Nature 518 (2015), methods; of RLOO in TRL (``reward_clip_range``).
+    Source: Mnih et al., DQN, Nature 518 (2015), methods; of RLOO in TRL (``reward_clip_range``).
     """
     require_positive("1.0 holds rewards within -1 and 1", limit=limit)
     require_finite(rewards=rewards)

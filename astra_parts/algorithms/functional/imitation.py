@@ -24,8 +24,7 @@ def threshold_selection(rewards: Float[Tensor, " N"], *, threshold: float) -> Bo
 
     ``threshold``: in reward units; a reward equal to it is kept.
 
-    Source:
-        Expert iteration as in NIP; ReST, arXiv:2308.08998, section 3.
+    Source: Expert iteration as in NIP; ReST, arXiv:2308.08998, section 3.
     """
     require_finite(rewards=rewards)
     return rewards >= threshold
@@ -36,8 +35,7 @@ def top_k_selection(rewards: Float[Tensor, " N"], *, k: int) -> Bool[Tensor, " N
 
     Raises ConfigurationError if ``k`` is negative.
 
-    Source:
-        RAFT, arXiv:2304.06767, algorithm 1.
+    Source: RAFT, arXiv:2304.06767, algorithm 1.
     """
     if k < 0:
         msg = f"k must not be negative, got {k}; 0 keeps nothing"
@@ -63,8 +61,7 @@ def reward_weighted_probabilities(
 
     Raises ConfigurationError if ``exploration`` is negative.
 
-    Source:
-        Expert iteration with weighted sampling as in NIP, which ends in nan for equal rewards.
+    Source: Expert iteration with weighted sampling as in NIP, which ends in nan for equal rewards.
     """
     if exploration < 0:
         msg = f"exploration must not be negative, got {exploration}; 0.01 is the usual mass"

@@ -23,8 +23,7 @@ def importance_weighted_kl(
         kl: From ``kl_estimates``, in nats, with gradient.
         log_ratios: Attacker over the policy that sampled, in nats, held within 20.
 
-    Source:
-        DeepSeek-V3.2, arXiv:2512.02556, section 3.1 (unbiased KL estimate).
+    Source: DeepSeek-V3.2, arXiv:2512.02556, section 3.1 (unbiased KL estimate).
     """
     require_same_shape(kl=kl, log_ratios=log_ratios)
     return importance_ratios(log_ratios) * kl
@@ -45,8 +44,7 @@ def kl_penalised_rewards(
 
     Returns rewards without gradient.
 
-    Source:
-        Ziegler et al., arXiv:1909.08593, eq. 2.
+    Source: Ziegler et al., arXiv:1909.08593, eq. 2.
     """
     require_same_shape(rewards=rewards, kl=kl, mask=mask)
     return rewards.detach() - coefficient * kl.detach().where(mask, zeros_like(kl))
@@ -68,8 +66,7 @@ def adaptive_coefficient(
 
     Raises ConfigurationError if ``target`` or ``horizon`` is not positive.
 
-    Source:
-        Ziegler et al., arXiv:1909.08593, on choosing beta dynamically.
+    Source: Ziegler et al., arXiv:1909.08593, on choosing beta dynamically.
     """
     require_positive("a fixed coefficient needs none", target=target, horizon=horizon)
     _check_finite(kl)
@@ -91,8 +88,7 @@ def stepped_coefficient(
     Raises ConfigurationError if ``target`` is not positive, ``tolerance`` below 1 or ``factor`` not
     above 1.
 
-    Source:
-        Schulman et al., arXiv:1707.06347, section 4.
+    Source: Schulman et al., arXiv:1707.06347, section 4.
     """
     require_positive("a fixed coefficient needs none", target=target)
     _check_finite(kl)

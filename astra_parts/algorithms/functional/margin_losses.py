@@ -19,8 +19,7 @@ def cdpo_losses(
     ``-(1 - e) log sigmoid(beta h) - e log sigmoid(-beta h)``: the loss turns at
     ``sigmoid(beta h) = 1 - e``, so a pair already told apart that well is left alone.
 
-    Source:
-        Mitchell, https://ericmitchell.ai/cdpo.pdf, eq. 3 (conservative DPO).
+    Source: Mitchell, https://ericmitchell.ai/cdpo.pdf, eq. 3 (conservative DPO).
     """
     require_label_smoothing(label_smoothing)
     scaled = scaled_margins(chosen, rejected, beta)
@@ -35,8 +34,7 @@ def robust_dpo_losses(
     ``(-(1 - e) log sigmoid(beta h) + e log sigmoid(-beta h)) / (1 - 2 e)``. Not bounded below for a
     single pair, unlike ``cdpo_losses``.
 
-    Source:
-        Chowdhury, Kini and Natarajan, arXiv:2403.00409 (robust DPO).
+    Source: Chowdhury, Kini and Natarajan, arXiv:2403.00409 (robust DPO).
     """
     require_label_smoothing(label_smoothing)
     scaled = scaled_margins(chosen, rejected, beta)
@@ -55,8 +53,7 @@ def ipo_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
 
     Returns squared nats.
 
-    Source:
-        Azar et al., arXiv:2310.12036, eq. 17.
+    Source: Azar et al., arXiv:2310.12036, eq. 17.
     """
     return (margins(chosen, rejected, beta) - 1 / (2 * beta)).square()
 
@@ -73,9 +70,8 @@ def balance_losses(
 
     Raises ConfigurationError if ``temperature`` is not positive.
 
-    Source:
-        Trajectory balance, arXiv:2201.13259, eq. 14, as a difference of two trajectories:
-        arXiv:2605.00553; REBEL, arXiv:2404.16767, eq. 1.
+    Source: Trajectory balance, arXiv:2201.13259, eq. 14, as a difference of two trajectories:
+    arXiv:2605.00553; REBEL, arXiv:2404.16767, eq. 1.
     """
     require_positive("0.1 makes a gap of 1 ten nats", temperature=temperature)
     require_same_shape(chosen=chosen, rejected=rejected, gaps=gaps)
@@ -88,8 +84,7 @@ def hinge_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
 
     ``beta``: inverse of the wanted margin in nats; positive.
 
-    Source:
-        SLiC, arXiv:2305.10425, on log-ratios as in RSO, arXiv:2309.06657.
+    Source: SLiC, arXiv:2305.10425, on log-ratios as in RSO, arXiv:2309.06657.
     """
     return (1 - scaled_margins(chosen, rejected, beta)).relu()
 

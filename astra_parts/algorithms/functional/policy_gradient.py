@@ -22,8 +22,7 @@ def reinforce_surrogate(
 ) -> Float[Tensor, "B T"]:
     """``-A log p`` per token; right only while the attacker is still the policy that sampled.
 
-    Source:
-        Williams, Machine Learning 8 (1992), 229-256.
+    Source: Williams, Machine Learning 8 (1992), 229-256.
     """
     require_column_or_same(logprobs=logprobs, advantages=advantages)
     return -advantages.detach() * logprobs
@@ -44,9 +43,8 @@ def clipped_surrogate(
         dual_clip: Bounds the objective of a bad token from below by ``dual_clip * A``, for ratios
             that are far off; above 1, or None for the plain objective.
 
-    Source:
-        Schulman et al., arXiv:1707.06347, eq. 7; asymmetric: DAPO, arXiv:2503.14476, section 3.1;
-        dual: Ye et al., arXiv:1912.09729, eq. 5; per sequence: GSPO, arXiv:2507.18071, eq. 5.
+    Source: Schulman et al., arXiv:1707.06347, eq. 7; asymmetric: DAPO, arXiv:2503.14476, section
+    3.1; dual: Ye et al., arXiv:1912.09729, eq. 5; per sequence: GSPO, arXiv:2507.18071, eq. 5.
     """
     _check_clips(clip_low, clip_high, dual_clip)
     require_column_or_same(log_ratios=log_ratios, advantages=advantages)
@@ -91,8 +89,7 @@ def importance_sampling_surrogate(
 ) -> Float[Tensor, "B #T"]:
     """``-r A``: unbiased off-policy, with a variance that grows with the age of the samples.
 
-    Source:
-        Schulman et al., arXiv:1707.06347, eq. 6 (conservative policy iteration).
+    Source: Schulman et al., arXiv:1707.06347, eq. 6 (conservative policy iteration).
     """
     require_column_or_same(log_ratios=log_ratios, advantages=advantages)
     return -importance_ratios(log_ratios) * advantages.detach()
@@ -115,8 +112,7 @@ def truncated_surrogate(
 
     Raises ConfigurationError if ``max_ratio`` is not positive.
 
-    Source:
-        CISPO, arXiv:2506.13585, section 3.1.
+    Source: CISPO, arXiv:2506.13585, section 3.1.
     """
     require_positive("5.0 is a usual cap", max_ratio=max_ratio)
     require_column_or_same(logprobs=logprobs, log_ratios=log_ratios, advantages=advantages)
@@ -140,9 +136,8 @@ def value_losses(
 
     Raises ConfigurationError if ``clip`` is not positive.
 
-    Source:
-        Schulman et al., arXiv:1707.06347, eq. 9; the clip: Engstrom et al.,
-        arXiv:2005.12729, section 3.
+    Source: Schulman et al., arXiv:1707.06347, eq. 9; the clip: Engstrom et al., arXiv:2005.12729,
+    section 3.
     """
     require_same_shape(values=values, old_values=old_values, returns=returns)
     errors = (values - returns.detach()).square()

@@ -27,8 +27,7 @@ def exo_losses(
 
     ``label_smoothing``: probability of a flipped pair, in (0, 0.5).
 
-    Source:
-        Ji et al., EXO, arXiv:2402.00856, eq. 16.
+    Source: Ji et al., EXO, arXiv:2402.00856, eq. 16.
     """
     require_label_smoothing(label_smoothing)
     if label_smoothing == 0:
@@ -51,8 +50,7 @@ def discopop_losses(
 
     ``temperature``: over how much of ``beta h`` one passes into the other; in (0, 1).
 
-    Source:
-        Lu et al., DiscoPOP, arXiv:2406.08414, eq. 5.
+    Source: Lu et al., DiscoPOP, arXiv:2406.08414, eq. 5.
     """
     if not 0 < temperature < 1:
         msg = f"temperature must lie in (0, 1), got {temperature}; 0.05 is the paper's"
@@ -70,8 +68,7 @@ def nca_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
     ``-log sigmoid(beta c) - (log sigmoid(-beta c) + log sigmoid(-beta r)) / 2`` with the log-ratios
     ``c`` and ``r`` of the two. Unlike DPO it keeps the better probe from becoming less likely.
 
-    Source:
-        Chen et al., NCA, arXiv:2402.05369, eq. 11, for pairs.
+    Source: Chen et al., NCA, arXiv:2402.05369, eq. 11, for pairs.
     """
     good, bad = _scaled_sides(chosen, rejected, beta)
     return -logsigmoid(good) - 0.5 * logsigmoid(-good) - 0.5 * logsigmoid(-bad)
@@ -83,8 +80,7 @@ def bco_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
     ``-log sigmoid(beta c) - log sigmoid(-beta r)``, an upper bound of DPO's loss. Without the
     paper's reward shift, a mean over earlier batches, as TRL's ``bco_pair``.
 
-    Source:
-        Jung et al., BCO, arXiv:2404.04656, eq. 8.
+    Source: Jung et al., BCO, arXiv:2404.04656, eq. 8.
     """
     good, bad = _scaled_sides(chosen, rejected, beta)
     return -logsigmoid(good) - logsigmoid(-bad)
@@ -99,8 +95,7 @@ def sppo_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
 
     Returns squared nats.
 
-    Source:
-        Wu et al., SPPO, arXiv:2405.00675, eq. 4.7 with probabilities 1 and 0.
+    Source: Wu et al., SPPO, arXiv:2405.00675, eq. 4.7 with probabilities 1 and 0.
     """
     require_pairs(chosen, rejected, beta)
     goal = 0.5 / beta
@@ -112,8 +107,7 @@ def apo_zero_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPa
 
     ``sigmoid(-beta c) + sigmoid(beta r)``, for pairs whose winner beats the attacker's usual probe.
 
-    Source:
-        D'Oosterlinck et al., APO, arXiv:2408.06266, eq. 7.
+    Source: D'Oosterlinck et al., APO, arXiv:2408.06266, eq. 7.
     """
     good, bad = _scaled_sides(chosen, rejected, beta)
     return (-good).sigmoid() + bad.sigmoid()
@@ -125,8 +119,7 @@ def apo_down_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPa
     ``sigmoid(beta c) + sigmoid(-beta (c - r))``, for pairs whose winner is worse than the
     attacker's usual probe.
 
-    Source:
-        D'Oosterlinck et al., APO, arXiv:2408.06266, eq. 8.
+    Source: D'Oosterlinck et al., APO, arXiv:2408.06266, eq. 8.
     """
     good, bad = _scaled_sides(chosen, rejected, beta)
     return good.sigmoid() + (bad - good).sigmoid()
@@ -140,8 +133,7 @@ def aot_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
 
     Returns one loss per rank, not per pair.
 
-    Source:
-        Melnyk et al., AOT, arXiv:2406.05882, unpaired; the ``aot_unpaired`` of TRL.
+    Source: Melnyk et al., AOT, arXiv:2406.05882, unpaired; the ``aot_unpaired`` of TRL.
     """
     good, bad = _scaled_sides(chosen, rejected, beta)
     return -logsigmoid(good.sort().values - bad.sort().values)

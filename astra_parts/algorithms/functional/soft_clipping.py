@@ -27,8 +27,7 @@ def soft_surrogate(
 
     Raises ConfigurationError if a temperature is not positive.
 
-    Source:
-        Gao et al., SAPO, arXiv:2511.20347, eq. 5 and 6.
+    Source: Gao et al., SAPO, arXiv:2511.20347, eq. 5 and 6.
     """
     positive = {"temperature_good": temperature_good, "temperature_bad": temperature_bad}
     require_positive("1.0 and 1.05 are the paper's", **positive)

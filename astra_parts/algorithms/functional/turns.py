@@ -45,9 +45,8 @@ def tree_gae(
     ``parents`` holds an index that does not exist, or a cycle, or the reward of a turn is NaN or
     infinite.
 
-    Source:
-        Schulman et al., arXiv:1506.02438, eq. 16; cut against ended: Pardo et al.,
-        arXiv:1712.00378.
+    Source: Schulman et al., arXiv:1506.02438, eq. 16; cut against ended: Pardo et al.,
+    arXiv:1712.00378.
     """
     _check_turns(turn_rewards, parents, final_values, turn_discount=turn_discount)
     _check_tokens(token_rewards, values, mask, num_turns=len(turn_rewards))
