@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
+from safetensors.torch import load
 
 from astra_core.config import Count, Seconds, Section, TrainingConfiguration
 from astra_core.errors import ConfigurationError, TrainingError
@@ -249,8 +250,6 @@ class TextTrainer(ServiceTrainer):
             self._bring(self.speaker.model)
 
     def _bring(self, model: str) -> None:
-        from safetensors.torch import load
-
         attacker = self.sampler.system.attacker
         # In the longest type of weights that is known, and names and shapes besides.
         most = sum(8 * each.numel() for each in attacker.model.parameters()) + MOST_JSON

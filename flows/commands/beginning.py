@@ -1,6 +1,7 @@
 """``astra init``, a new project in its own folder, and ``astra import``, a model for it."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import chdir
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,8 +38,6 @@ def init(
     ] = None,
 ) -> None:
     """Make a new project, which uses this installation: params.yaml, plugins and schedules."""
-    from contextlib import chdir
-
     from flows.settings import change_params
     from tasks.params.schema import read_params
     from tasks.pipeline.order import PIPELINE_FILE, render

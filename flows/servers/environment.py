@@ -7,6 +7,8 @@ from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
 from tasks.machine.console import quiet_libraries
@@ -76,8 +78,6 @@ def _check_prefect_settings() -> None:
     if not any(name.startswith("PREFECT_") and name not in OWN for name in os.environ):
         # The import takes a second, which a temporary server can use to start.
         return
-    from pydantic import ValidationError
-
     try:
         # During the import Prefect prints the problem that is reported below, on many lines.
         with redirect_stderr(io.StringIO()):

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import DataError
 from astra_core.errors.exception_text import shortened
+from astra_core.rollout import Prompt
 from tasks.expectations.expected import named, of_judged, of_ok
 
 if TYPE_CHECKING:
@@ -121,7 +122,6 @@ def try_judge(judge: Any) -> tuple[str, ...]:
 def _exchange(tried: tuple[str, str]) -> "Exchange":
     from astra_core.conversation import Conversation
     from astra_core.judge import Exchange
-    from astra_core.rollout import Prompt
 
     probe, reply = tried
     return Exchange(Conversation(Prompt.of(probe)), probe, reply)

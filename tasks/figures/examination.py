@@ -10,6 +10,7 @@ from astra_core.config import EvaluationConfiguration
 from astra_core.files import record_digest
 from astra_core.metrics.statistics import rate_interval
 from astra_core.models.folders import attacker_digest
+from astra_core.registry import build
 from astra_core.rollout import Graph, Prompt
 from astra_core.scorer import version_of
 from astra_parts.metrics.invented_words import InventedWords
@@ -75,8 +76,6 @@ class Examiner:
     @classmethod
     def of(cls, params: EvaluationParams, files: EvaluationFiles = EvaluationFiles()) -> Self:
         """Examines in the precision that the attacker was trained in."""
-        from astra_core.registry import build
-
         own = params.settled(files.attacker / ATTACKER_FILE)
         believer = Believer.of(
             own.evaluation,

@@ -43,7 +43,9 @@ from tasks.records.attacker import ATTACKER_FILE
 from tasks.records.evaluation import CategoryRates, flat_figures
 from tasks.tracking.figures import log_figures
 from tasks.tracking.registry.registered import version_behind
-from tasks.tracking.registry.versions import EVALUATION_KEY_TAG
+from tasks.tracking.registry.versions import CHAMPION, EVALUATION_KEY_TAG, checkpoint_folder
+from tasks.tracking.runs import create_run, find_run
+from tasks.tracking.store import connect, store_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,8 +117,6 @@ def reevaluate_champion(
     validation, TrackingError if the registry did not answer.
     """
     from tasks.stages.evaluation import evaluate_checkpoint
-    from tasks.tracking.registry.versions import CHAMPION, checkpoint_folder
-    from tasks.tracking.store import connect, store_errors
 
     name = params.registration.model_name
     with ExitStack() as fetched:
@@ -250,8 +250,6 @@ def _record(
     categories: Mapping[str, CategoryRates],
 ) -> str:
     """The run that holds the records; the same champion on the same prompts is recorded once."""
-    from tasks.tracking.runs import create_run, find_run
-
     experiment = f"{params.registration.experiment}-{NAME}"
     keys = [record["evaluation_key"] for record in records.values()]
     key = record_digest([NAME, champion.version, *keys])

@@ -7,7 +7,12 @@ from typing import Any, Self
 from astra_core.config import MachineConfiguration, SystemConfiguration
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.files import draft_folder_of
-from tasks.builtin.language_model import LanguageModelConfiguration
+from astra_core.registry import resolve
+from tasks.builtin.language_model import (
+    LanguageModelConfiguration,
+    make_language_model,
+    save_language_model,
+)
 from tasks.machine.console import progress
 from tasks.params.models import ModelsConfiguration, ModelSource
 from tasks.params.schema import RegistrationConfiguration
@@ -116,8 +121,6 @@ def prepare_models(setup: ModelsSetup, files: ModelsFiles = ModelsFiles()) -> Mo
 
 def taking_part(models: ModelsConfiguration, system: SystemConfiguration) -> dict[str, ModelSource]:
     """The source of each role's model; a target without weights is no model of this stage."""
-    from astra_core.registry import resolve
-
     has_weights = resolve("target", system.target.name).has_weights
     return {
         role: source for role, source in models.sources.items() if role != "target" or has_weights
@@ -142,7 +145,6 @@ def _prove(folder: Path, source: ModelSource) -> Any:
 
 
 def _make_builtin(config: LanguageModelConfiguration, seed: int, folder: Path) -> None:
-    from tasks.builtin.language_model import make_language_model, save_language_model
     from tasks.builtin.shipped import copy_model, shipped_model
 
     shipped = shipped_model(config, seed=seed)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from astra_core.config import RolloutsConfiguration
 from astra_core.files import draft_folder_of, record_digest, write_text
 from astra_core.rollout import Graph
+from astra_core.scorer import version_of
 from tasks.pipeline.precision import remember
 from tasks.pipeline.setup import RolloutsParams
 from tasks.pipeline.stage import Dep, Out, plain_sections, stage
@@ -160,7 +161,6 @@ def _mean(values: Sequence[float]) -> float:
 def _record(
     summary: RolloutsSummary, talk: _Talk, *, system: "System", validated: "ValidationReport"
 ) -> RolloutsRecord:
-    from astra_core.scorer import version_of
 
     return RolloutsRecord(
         **{name: value for name, value in asdict(summary).items() if name != "advice"},
@@ -174,8 +174,6 @@ def _record(
 
 def _known(validated: "ValidationReport", system: "System", *, attacker: str) -> "ValidationReport":
     """The report whose profile names the judge and the attacker."""
-    from astra_core.scorer import version_of
-
     if validated.profile is None:
         return validated
     judge = version_of(system.scorer)

@@ -4,6 +4,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from astra_core.conversation import Conversation, Message
+from astra_core.sampler import rolled_out
+from astra_core.targets.causal_lm import CausalLM
+from astra_core.training.selection.evaluation_scheme import examine
 from tasks.trials.forecast import Amount
 
 if TYPE_CHECKING:
@@ -15,8 +19,6 @@ if TYPE_CHECKING:
 
 def rolled_amount(trainer: "Trainer", num_prompts: int) -> tuple[Amount, list["Graph"]]:
     """The cost of one run of a training prompt, and the rollouts of so many prompts."""
-    from astra_core.sampler import rolled_out
-
     sampler = trainer.sampler
     start = time.perf_counter()
     graphs = rolled_out(sampler, sampler.runs(0, num_prompts), iteration=0)
@@ -25,8 +27,6 @@ def rolled_amount(trainer: "Trainer", num_prompts: int) -> tuple[Amount, list["G
 
 def examined_amount(trainer: "Trainer", evaluator: "Evaluator", *, num_prompts: int) -> Amount:
     """The cost of one dev prompt of an evaluation, also of a custom trainer's."""
-    from astra_core.training.selection.evaluation_scheme import examine
-
     seen: list[Graph] = []
     judged = evaluator.judged
 
@@ -61,9 +61,6 @@ def amount_of(
 
 def _answers(system: "System", graph: "Graph") -> list[tuple[int, tuple[tuple[int, ...], ...]]]:
     """For each turn the number of tokens a local target read, and its replies."""
-    from astra_core.conversation import Conversation, Message
-    from astra_core.targets.causal_lm import CausalLM
-
     target, own = system.target, system.attacker.vocabulary
     found = []
     waiting = [(node, Conversation(graph.prompt)) for node in graph.children]

@@ -6,6 +6,7 @@ from pathlib import Path
 from astra_core.errors import ConfigurationError
 from astra_core.files import draft_folder_of
 from astra_core.models.folders import AGENTS, FORMAT
+from astra_core.models.language_model import LanguageModel
 from astra_parts.services.pointer import ServicePointer, bring, read_pointer
 from tasks.records.models import read_model_paths
 from tasks.tracking.errors import TrackingError
@@ -43,8 +44,6 @@ def export_version(name: str, wanted: str, folder: Path, *, base: Path) -> None:
 
 
 def _bring(pointer: ServicePointer, source: Path, folder: Path, *, base: Path) -> None:
-    from astra_core.models.language_model import LanguageModel
-
     model = LanguageModel.load(read_model_paths(base)["attacker"])
     bring(pointer, model)
     with draft_folder_of(folder) as draft:
