@@ -44,10 +44,7 @@ class Sink(Plugin):
 
     @classmethod
     def check(cls) -> None:
-        """Checks that it can be used on this machine; called before any weights are loaded.
-
-        Raises ConfigurationError if a package is missing; the message says how to install it.
-        """
+        """Checks that it can be used on this machine; called before any weights are loaded."""
         return
 
     @abstractmethod

@@ -94,10 +94,7 @@ class AgentTraining(Section):
 
 
 def check_roles(roles: Sequence[str], agents: Mapping[str, AgentConfiguration]) -> None:
-    """Checks that every agent has a turn and the first one's weights are the attacker's.
-
-    Raises ValueError if one has none.
-    """
+    """Checks that every agent has a turn and the first one's weights are the attacker's."""
     idle = [name for name in agents if name not in roles]
     if idle:
         msg = f"agents must be named in roles, got '{idle[0]}' besides {list(roles)}"

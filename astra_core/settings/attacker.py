@@ -68,10 +68,7 @@ class AttackerConfiguration(Section):
 
 
 def check_slots(name: str, text: str | None) -> None:
-    """Checks that every brace of an instruction is part of a slot that can be filled.
-
-    Raises ValueError if a brace is not.
-    """
+    """Checks that every brace of an instruction is part of a slot that can be filled."""
     known = ", ".join(f"{{{slot}}}" for slot in SLOTS)
     try:
         parts = list(Formatter().parse(text or ""))

@@ -148,10 +148,7 @@ def _building(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def refuse_unread(section: Section, *names: str, when: str) -> None:
-    """Checks that these fields have their defaults, because nothing would read another value.
-
-    Raises ValueError if one has another value.
-    """
+    """Checks that these fields have their defaults, because nothing would read another value."""
     for name in names:
         if getattr(section, name) != type(section).model_fields[name].default:
             msg = f"{name} must be left out when {when}"

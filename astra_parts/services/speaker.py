@@ -225,10 +225,7 @@ def check_plain(generation: GenerationConfiguration) -> None:
 
 
 def check_here(system: System, *, subject: str) -> None:
-    """Checks that this process rolls out, since only it knows that the attacker is at a service.
-
-    Raises ConfigurationError if workers would sample from the local weights instead.
-    """
+    """Checks that this process rolls out, since only it knows that the attacker is at a service."""
     if system.crew is not None and not system.crew.executor.is_here:
         msg = (
             f"executor must be 'local' for {subject}, got {type(system.crew.executor).__name__}: "

@@ -21,10 +21,7 @@ _MADE_BY = {
 
 
 def check_inputs(params: Params) -> None:
-    """Checks that the files read from outside of the pipeline exist, and no stage makes them.
-
-    Raises ConfigurationError if a path lies in what a stage makes, holds it, or names nothing.
-    """
+    """Checks that the files read from outside of the pipeline exist, and no stage makes them."""
     _check_names(params)
     made = {path: stage.name for stage in stages().values() for path in stage.products}
     for key, path in _inputs(params).items():

@@ -202,10 +202,7 @@ def outdated(params: Params) -> Iterator[tuple[str, str]]:
 
 
 def check_order(pipeline: dict[str, Stage]) -> None:
-    """Checks that each path is written by one stage, which runs before those that read it.
-
-    Raises ConfigurationError if a path has no writer, a late one, or two.
-    """
+    """Checks that each path is written by one stage, which runs before those that read it."""
     writers: dict[Path, str] = {}
     for stage in pipeline.values():
         for path in stage.deps:

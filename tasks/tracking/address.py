@@ -14,10 +14,7 @@ _WAY_OUT = "unset it to record in the project's own mlflow.db"
 
 
 def check_tracking_uri(uri: str) -> None:
-    """Checks that the address is that of a server, or of a database whose driver is installed.
-
-    Raises DamagedStoreError if it is not.
-    """
+    """Checks that the address is that of a server, or of a database whose driver is installed."""
     scheme, colon, _ = uri.partition(":")
     if scheme in _HOSTED:
         return

@@ -43,10 +43,7 @@ def local_world_size() -> int:
 
 
 def check_launch() -> None:
-    """Checks that the variables describe a group of processes that can find each other, or none.
-
-    Raises ConfigurationError if one of them is nonsense, or missing.
-    """
+    """Checks that the variables describe a group of processes that can find each other, or none."""
     size = world_size()
     own_rank(), local_rank(), local_world_size()
     port = _number("MASTER_PORT", low=1, high=_MOST_PORTS)
