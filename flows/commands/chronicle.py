@@ -3,13 +3,12 @@
 Nothing here changes anything, and looking never creates a registry.
 """
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from astra_core.errors import DataError
-from tasks.machine.console import say
+from tasks.machine.console import say_found
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -23,25 +22,21 @@ _NONE_YET = "no version is registered yet; 'astra run' makes one"
 def history(as_json: _AS_JSON = False) -> None:
     """List every registered version, newest first, with figures and decision."""
     versions = _summaries()
-    if as_json:
-        say(json.dumps([version.record() for version in versions], indent=2))
-        return
-    for line in [history_line(version) for version in versions] or [_NONE_YET]:
-        say(line)
+    say_found(
+        [version.record() for version in versions],
+        [history_line(version) for version in versions] or [_NONE_YET],
+        as_json=as_json,
+    )
 
 
 def champion(as_json: _AS_JSON = False) -> None:
     """Show who is champion, how good it is, and why it became champion."""
     found = next((each for each in _summaries() if "champion" in each.aliases), None)
-    if as_json:
-        say(json.dumps(None if found is None else found.record(), indent=2))
-        return
     lines = ["no champion yet; 'astra history' shows what is registered"]
     if found is not None:
         lines = [history_line(found), f"{'decision':<13}{found.reasons or found.decision}"]
         lines.append(f"{'made from':<13}astra lineage {found.version}")
-    for line in lines:
-        say(line)
+    say_found(None if found is None else found.record(), lines, as_json=as_json)
 
 
 def lineage(
@@ -50,11 +45,7 @@ def lineage(
 ) -> None:
     """Show what a version was made from, with digests, and how to get each part back."""
     _, found = registered(version)
-    if as_json:
-        say(json.dumps(found.record(), indent=2))
-        return
-    for line in lineage_lines(found, model_name()):
-        say(line)
+    say_found(found.record(), lineage_lines(found, model_name()), as_json=as_json)
 
 
 def drift(as_json: _AS_JSON = False) -> None:

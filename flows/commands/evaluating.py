@@ -1,6 +1,5 @@
 """``astra evaluate``: any attackers against any targets."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,7 @@ import typer
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
 from flows.usage import Assignments
-from tasks.machine.console import progress, say
+from tasks.machine.console import progress, say_found
 
 if TYPE_CHECKING:
     from tasks.figures.crossing import Crossed
@@ -62,11 +61,7 @@ def evaluate(
         for cell in crossed(found, bases, params):
             cells.append(cell)
             advance()
-    if as_json:
-        say(json.dumps([asdict(cell) for cell in cells], indent=2))
-        return
-    for line in _table(cells):
-        say(line)
+    say_found([asdict(cell) for cell in cells], _table(cells), as_json=as_json)
 
 
 def _table(cells: Sequence["Crossed"]) -> list[str]:

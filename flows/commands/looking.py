@@ -10,7 +10,7 @@ import typer
 
 from astra_core.errors import ConfigurationError, GateError
 from flows.usage import Assignments, Preset
-from tasks.machine.console import complain, libraries_to, quiet_libraries, say
+from tasks.machine.console import complain, libraries_to, quiet_libraries, say, say_found
 
 
 def check(assignments: Assignments = None, preset: Preset = None) -> None:
@@ -119,11 +119,7 @@ def validate(
 
         with libraries_to(Path(os.devnull)):
             found = check_file(params, file, dev)
-    if as_json:
-        say(json.dumps(found.record(), indent=2, ensure_ascii=False))
-    else:
-        for line in found.lines():
-            say(line)
+    say_found(found.record(), found.lines(), as_json=as_json)
     if found.gate:
         msg = f"{found.gate}; see the lines above"
         raise GateError(msg)

@@ -4,7 +4,6 @@ Times are those of each stage's last run on this machine, in proportion to the r
 the target for. ``astra trial`` measures instead, and knows tokens and memory too.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 from flows.runs.requests import RunRequest
 from flows.status import changed_stages, first_reasons
-from tasks.machine.console import quiet_libraries, say
+from tasks.machine.console import quiet_libraries, say_found
 from tasks.machine.environment import set_environment
 from tasks.machine.time_words import duration
 from tasks.params.schema import PARAMS_FILE, Params
@@ -105,11 +104,7 @@ def show_plan(request: RunRequest, text: str, params: Params, *, as_json: bool) 
     """Prints what the run would do."""
     quiet_libraries()
     plan = planned(request, text, params)
-    if as_json:
-        say(json.dumps(plan.record(), indent=2))
-        return
-    for line in plan.lines():
-        say(line)
+    say_found(plan.record(), plan.lines(), as_json=as_json)
 
 
 def planned(request: RunRequest, text: str, params: Params) -> RunPlan:

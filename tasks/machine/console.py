@@ -1,14 +1,15 @@
 """The screen: one line for a person at a time, without what libraries print."""
 
+import json
 import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from astra_core.errors import AstraError
 from astra_core.errors.exception_text import masked_trace
@@ -50,6 +51,12 @@ def say(line: str) -> None:
     """Prints one line on standard output, with characters that control a terminal escaped."""
     _put(visible(line), _Screen.out or sys.stdout)
     tell(visible(line))
+
+
+def say_found(record: Any, lines: Iterable[str], *, as_json: bool) -> None:
+    """Prints a record for a program as JSON, or else lines for a person."""
+    for line in [json.dumps(record, indent=2, ensure_ascii=False)] if as_json else lines:
+        say(line)
 
 
 def say_plainly(lines: str) -> None:

@@ -3,7 +3,6 @@
 Nothing is changed: weights, files and registry stay as they are.
 """
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import DataError
 from tasks.figures.examples import examples_page
-from tasks.machine.console import libraries_to, progress, say
+from tasks.machine.console import libraries_to, progress, say_found
 from tasks.machine.environment import set_up_process
 from tasks.machine.time_words import about
 from tasks.params.checks import check_params
@@ -127,11 +126,7 @@ def run_trial(params: Params, *, price: float | None, is_revealed: bool, as_json
     # Not to a log in the project: a trial leaves no file.
     with libraries_to(Path(os.devnull)), TemporaryDirectory() as scratch:
         found = _findings(params, files, Path(scratch), price=price, is_revealed=is_revealed)
-    if as_json:
-        say(json.dumps(found.record(), indent=2, ensure_ascii=False))
-        return
-    for line in found.lines():
-        say(line)
+    say_found(found.record(), found.lines(), as_json=as_json)
 
 
 def ready_to_try(params: Params) -> TrainingFiles:
