@@ -35,9 +35,8 @@ def chat_text(
 
     ``messages``: each with its ``role`` and ``content``.
 
-    Raises:
-        Exception: Whatever the template raises about these messages; ``refusal`` tells it.
-        ConfigurationError: It does not end.
+    Raises what the template raises about these messages, which ``refusal`` tells, and
+    ConfigurationError if it does not end.
     """
     template = tokenizer.get_chat_template()
     turns = (template, opens_answer, *(own.get("role") for own in messages))

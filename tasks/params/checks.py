@@ -17,9 +17,8 @@ from tasks.params.columns import check_columns, check_sizes, known_columns
 from tasks.params.inputs import check_inputs
 from tasks.params.models import ModelsConfiguration, ModelSource
 from tasks.params.schema import FlowConfiguration, Params
-from tasks.params.templates import check_templates
+from tasks.params.templates import check_templates, check_weight_names
 from tasks.params.verdicts import is_known, remember, verdict_key
-from tasks.params.weight_names import check_weight_names
 from tasks.pipeline.names import PROMOTION, STAGE_NAMES
 from tasks.tracking.sinks import check_sinks
 

@@ -1,12 +1,15 @@
-"""Chat templates of local folders, tried on a conversation before any weights load."""
+"""What the local tokenizers and models must have: chat templates, and weights that are named."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import ConfigurationError
-from astra_core.registry import find
-from tasks.params.models import ModelSource
+from astra_core.registry import find, resolve
+from tasks.params.models import ModelsConfiguration, ModelSource
 from tasks.params.schema import Params
+
+if TYPE_CHECKING:
+    from torch.nn import Module, Parameter
 
 
 def check_templates(params: Params) -> None:
@@ -64,3 +67,68 @@ def _tokenizer(folder: Path) -> Any:
         return load_tokenizer(folder)
     except Exception:  # noqa: BLE001 - the tokenizers library raises plain exceptions
         return None
+
+
+_MOST_OWN = 64  # weights of an algorithm, such as a value head's; their number is not known yet
+
+
+def check_weight_names(params: Params) -> None:
+    """Checks that ``training.parts``, ``training.lora`` and ``own_weights`` name weights.
+
+    A stage fetches a model of the hub or of a registered version, and tries them then.
+
+    Raises ConfigurationError if a pattern is found in no name, or there is no such layer.
+    """
+    training, agents = params.training, params.system.agents
+    own = {name: agent.own_weights for name, agent in agents.items() if agent.own_weights}
+    if not (training.parts or training.lora or own):
+        return
+    model = _without_memory(params.models)
+    if model is None:
+        return
+    from astra_core.models.lora import add_adapters
+    from astra_core.models.sharing import share_weights
+    from astra_core.training.optimization.parts import parameter_groups
+
+    if training.lora is not None:
+        # Their names do not depend on it, and no memory is asked for.
+        add_adapters(model, training.lora.model_copy(update={"rank": 1}), seed=0)
+    for name, pattern in own.items():
+        share_weights(model, model, own=pattern, where=f"system.agents.{name}.own_weights")
+    # With several agents, some have only a part of these weights.
+    if not params.system.roles:
+        extra = _own_weights(params.training.algorithm.name)
+        parameter_groups(model, extra, weight_decay=0.0, parts=training.parts)
+
+
+def _without_memory(models: ModelsConfiguration) -> "Module | None":
+    """The attacker without numbers; None where it cannot be made, which loading it reports."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig
+
+    attacker = models.attacker
+    try:
+        if attacker.source == "builtin":
+            # What it is called depends on nothing else.
+            shape = LlamaConfig(
+                num_hidden_layers=models.builtin.num_layers, tie_word_embeddings=True
+            )
+        elif attacker.source == "folder":
+            shape = AutoConfig.from_pretrained(str(attacker.path), local_files_only=True)
+        else:
+            return None
+        with torch.device("meta"):
+            model: Module = AutoModelForCausalLM.from_config(shape)
+    except Exception:  # noqa: BLE001 - a damaged folder may raise anything
+        return None
+    return model
+
+
+def _own_weights(algorithm: str) -> "list[Parameter]":
+    from torch import empty
+    from torch.nn import Parameter
+
+    from astra_core.algorithm import Algorithm
+
+    has_own = resolve("algorithm", algorithm).parameters is not Algorithm.parameters
+    return [Parameter(empty(1, device="meta")) for _ in range(_MOST_OWN)] if has_own else []
