@@ -20,7 +20,7 @@ import httpx
 from pydantic import Field
 from safetensors.torch import save_file
 
-from astra_core.config import GenerationConfiguration
+from astra_core.config import GenerationConfiguration, Seconds
 from astra_core.errors import RolloutError
 from astra_core.errors.exception_text import excerpt
 from astra_core.files import draft_folder_of, record_digest
@@ -45,6 +45,9 @@ class VllmOptions(ServerOptions):
 
     subject: ClassVar[str] = SUBJECT
     concurrency: int = Field(default=64, ge=1, le=1024, description="Draws asked for at once.")
+    timeout_s: Seconds = Field(
+        default=600.0, description="Limit of one try; a draw waits in the server's queue, too."
+    )
     retries: int = Field(
         default=8,
         ge=0,

@@ -48,11 +48,11 @@ def draws(folder):
     return found
 
 
-def test_an_attacker_learns_at_vllm_against_a_target_behind_it_whatever_is_killed(tmp_path):
+def test_an_attacker_and_a_target_are_at_vllm_which_is_killed_in_mid_rollout(tmp_path):
     with vllm_server(tmp_path) as (url, server):
         whole = finished(tmp_path / "whole", url)
         num_draws = len(draws(tmp_path / "whole"))
-        # The base, and of four versions of adapters the one of now.
+        # The base, and of three versions of adapters the one of now.
         assert 2 == len(httpx.get(f"{url}/models").json()["data"])
 
         run = start(tmp_path / "cut", url)
@@ -70,10 +70,9 @@ def test_an_attacker_learns_at_vllm_against_a_target_behind_it_whatever_is_kille
 
     after = draws(tmp_path / "cut")
     assert before == {key: text for key, text in after.items() if key in before}
-    untrained, trained = (one["eval/attack_success_rate"] for one in whole["evaluations"])
-    assert trained > untrained + 0.1
     # Batches of the server are not the same twice, and round in other ways.
-    again = [one["eval/attack_success_rate"] for one in resumed["evaluations"]]
-    assert [untrained, trained] == pytest.approx(again, abs=0.1)
+    for once, again in zip(whole["evaluations"], resumed["evaluations"], strict=True):
+        for name in ("eval/score_mean", "eval/kl_nats"):
+            assert once[name] == pytest.approx(again[name], abs=0.05), name
     # Equal weights in both engines: nothing but rounding is corrected.
     assert [1.0] * len(whole["ratios"]) == pytest.approx(whole["ratios"], abs=1e-3)

@@ -24,17 +24,19 @@ def main():
     own = parser.parse_args()
     replies = str(own.folder / "replies")
     server = {"base_url": own.base_url, "replies": replies, "retries": 1, "backoff_s": 0.1}
+    server |= {"concurrency": 16}
     target = {"base_url": own.base_url, "model": "shipped", "api": "completions"}
+    target |= {"timeout_s": 600.0, "concurrency": 16}
     config = hf_configuration(
         trainer={"name": "vllm", "options": server},
         algorithm={"name": "grpo"},
         lora={"rank": 8},
         staleness={"correction": "token"},
-        training_steps=3,
-        num_episodes_per_experience=16,
-        eval_every=3,
+        training_steps=2,
+        num_episodes_per_experience=8,
+        eval_every=2,
         batch_size=32,
-        epochs_per_experience=3,
+        epochs_per_experience=2,
         lr=3e-3,
         keep="last",
         checkpoint={"save_every": 1},
@@ -44,9 +46,9 @@ def main():
     talk = {"probe": SPOKEN, "response": SPOKEN, "max_context_tokens": 64, "target": given}
     assembly = Assembly(
         system=SystemConfiguration.read(talk, where="system"),
-        sampler=Choice(name="tree", options={"tree_width": 4, "tree_depth": 2, "num_responses": 3}),
+        sampler=Choice(name="tree", options={"tree_width": 3, "tree_depth": 2, "num_responses": 1}),
         reward=Choice(name="adversarial", options={"nll_weight": 0.0}),
-        evaluation=EvaluationConfiguration(num_training_prompts=64, depth=1, num_rollouts=2),
+        evaluation=EvaluationConfiguration(num_training_prompts=16, depth=1, num_rollouts=1),
         num_threads=1,
     )
     openers = [opener.text for opener in make_openers(400, seed=5)]
