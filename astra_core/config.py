@@ -226,7 +226,7 @@ class EvaluationConfiguration(Section):
     )
     transfer: dict[TransferName, TransferConfiguration] = Field(
         default_factory=dict,
-        description="Other targets, by names of yours, against which both attackers are examined.",
+        description="Other targets, by names of yours, to which the first turns are also said.",
     )
     bandit_calls: int = Field(
         2000,

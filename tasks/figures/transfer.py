@@ -1,47 +1,83 @@
-"""Both attackers against other targets: what was learned on one may fail on another."""
+"""What both attackers said, said to other targets: what was learned on one may fail on another."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
 
 from astra_core.config import TransferConfiguration
+from astra_core.files import record_digest
 from astra_core.metrics.statistics import paired_gain, rate_interval
-from astra_core.rollout import Prompt
-from tasks.figures.examination import Examiner, rates
+from tasks.figures.examination import Examiner
 from tasks.records.evaluation import Transfer
+
+if TYPE_CHECKING:
+    from astra_core.evaluator import Evaluation
+    from astra_core.rollout import Graph
+    from astra_core.system import System
 
 
 def transfers(
-    attacker: Path, prompts: Sequence[Prompt], *, examiner: Examiner
+    trained: "Evaluation", untrained: "Evaluation", *, examiner: Examiner
 ) -> dict[str, Transfer]:
-    """Attack success against each target of ``evaluation.transfer``, by its name.
+    """Success of both attackers' first turns against each target of ``evaluation.transfer``.
 
-    Args:
-        attacker: The trained attacker's folder.
-        prompts: Those of the examination.
-        examiner: Of the examination.
+    Raises BudgetError or TargetError if a target answers no more.
     """
     return {
-        name: _transfer(attacker, prompts, other, examiner=examiner)
+        name: _transfer(trained, untrained, other, examiner=examiner)
         for name, other in examiner.params.evaluation.transfer.items()
     }
 
 
 def _transfer(
-    attacker: Path, prompts: Sequence[Prompt], other: TransferConfiguration, *, examiner: Examiner
+    trained: "Evaluation",
+    untrained: "Evaluation",
+    other: TransferConfiguration,
+    *,
+    examiner: Examiner,
 ) -> Transfer:
-    system = examiner.params.system
-    target = other.target_of(system.target)
-    params = replace(examiner.params, system=system.model_copy(update={"target": target}))
-    moved = replace(examiner, params=params)
-    told = [replace(own, metadata={**own.metadata, **other.columns}) for own in prompts]
-    trained, untrained = (
-        rates(moved.examine(weights, told, is_final=False)[0]) for weights in (attacker, None)
-    )
-    bootstrap = examiner.believer.bootstrap
-    gains = [after - before for after, before in zip(trained, untrained, strict=True)]
+    own = examiner.params.system
+    told = own.model_copy(update={"target": other.target_of(own.target)})
+    params = replace(examiner.params, system=told)
+    system = params.load(examiner.base)
+    account = record_digest([other.model_dump(mode="json"), params.training_seed])[:16]
+    with system.target.evaluating(), system.target.accounted(f"transfer {account}"):
+        after, before = (
+            _rates(found.graphs, system, other.columns, examiner=examiner)
+            for found in (trained, untrained)
+        )
+    ids, bootstrap = list(after), examiner.believer.bootstrap
     return Transfer(
-        attacker=rate_interval(trained, **bootstrap),
-        baseline=rate_interval(untrained, **bootstrap),
-        lift=paired_gain([own.prompt_id for own in prompts], gains, **bootstrap),
+        attacker=rate_interval(list(after.values()), **bootstrap),
+        baseline=rate_interval([before[name] for name in ids], **bootstrap),
+        lift=paired_gain(ids, [after[name] - before[name] for name in ids], **bootstrap),
     )
+
+
+def _rates(
+    graphs: Sequence["Graph"], system: "System", columns: Mapping[str, str], *, examiner: Examiner
+) -> dict[str, float]:
+    """For each prompt the share of first turns that succeed, NaN if none was judged."""
+    from astra_parts.samplers.rewording import asked_first
+
+    evaluation = examiner.params.evaluation
+    said = [
+        (replace(graph.prompt, metadata={**graph.prompt.metadata, **columns}), node.probe_text)
+        for graph in graphs
+        for node in graph.children
+        if not node.has_failed
+    ]
+    found = asked_first(
+        system,
+        said,
+        num_replies=evaluation.num_responses,
+        threshold=evaluation.threshold,
+        seed=examiner.params.training_seed,
+    )
+    by_prompt: dict[str, list[float]] = {graph.prompt.prompt_id: [] for graph in graphs}
+    for (prompt, _), rate in zip(said, found, strict=True):
+        if not math.isnan(rate):
+            by_prompt[prompt.prompt_id].append(rate)
+    return {name: fmean(own) if own else math.nan for name, own in by_prompt.items()}

@@ -176,7 +176,7 @@ class OverRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Both attackers against another target, on the same prompts.
+    """Both attackers' first turns, said to another target.
 
     Attributes:
         attacker: The trained attacker's success.

@@ -93,7 +93,7 @@ def evaluate_attacker(
         record,
         target=setup.target,
         over_refusal=over_refusal(prompts, examiner=setup),
-        transfer=transfers(files.attacker, prompts, examiner=setup),
+        transfer=transfers(trained, untrained, examiner=setup),
     )
     write_record(record.to_record(), files.report)
     write_json(record.headline(), files.headline)

@@ -74,9 +74,9 @@ def forecast(params: Params, measured: TrialMeasurements) -> dict[str, Amount]:
     final, replayed = 2 * examined, examined * (evaluation.bandit_calls > 0)
     # The chosen checkpoint is also examined on the prompts that chose it.
     final += look * EvaluationScheme(training).keeps_best
-    final += 2 * examined * len(evaluation.transfer)
     asked = evaluation.num_rollouts * evaluation.num_responses
     plain = evaluation.ask_prompts * (look * min(TRIED_WITH, look) + 2 * examined * asked)
+    plain += 2 * examined * asked * len(evaluation.transfer)
     if evaluation.benign_prompts is not None:
         plain += len(read_requests(evaluation.benign_prompts))
     return {

@@ -33,12 +33,13 @@ def params(tmp_path, monkeypatch):
     )
 
 
-def test_both_attackers_are_examined_against_each_other_target(params):
+def test_the_first_turns_of_both_are_said_to_each_other_target(params):
     prompts = [Prompt.of(text, {"secret": "cedar"}) for text in ("who are you", "why now")]
     examiner = Examiner.of(params)
-    found = transfers(examiner.base / "tiny", prompts, examiner=examiner)
+    evaluation, _ = examiner.examine(None, prompts, is_final=False)
+    found = transfers(evaluation, evaluation, examiner=examiner)
 
-    assert 0.0 == examiner.examine(None, prompts, is_final=False)[0].outcomes[0].success_rate
+    assert [0.0, 0.0] == [own.success_rate for own in evaluation.outcomes]
     assert [1.0, 1.0] == [found[name].attacker.value for name in OTHERS]
     assert [1.0, 1.0] == [found[name].baseline.value for name in OTHERS]
     assert [0.0, 0.0] == [found[name].lift.value for name in OTHERS]

@@ -65,13 +65,14 @@ def test_fewer_prompts_than_asked_for_are_all_there_are():
     assert found["final evaluation"] == OTHER * (4 + 2)
 
 
-def test_every_other_target_has_an_examination_of_both_attackers():
+def test_every_other_target_hears_the_first_turns_of_both_attackers():
     own = params()
     others = {"transfer": {"stricter": {"options": {"system_prompt": "Never."}}}}
     evaluation = EvaluationConfiguration.model_validate({**own.evaluation.model_dump(), **others})
     found = forecast(own.model_copy(update={"evaluation": evaluation}), measured())
+    asked = evaluation.num_rollouts * evaluation.num_responses
 
-    assert found["final evaluation"] == OTHER * (2 * 15 + 8 + 2 * 15)
+    assert found["final evaluation"] == OTHER * (2 * 15 + 8 + 2 * 15 * asked / OTHER.calls)
 
 
 def test_a_trainer_without_rollouts_asks_the_target_for_none():
