@@ -46,12 +46,20 @@ def python_with(name: str, packages: tuple[str, ...]) -> str:
     return str(python)
 
 
+def llama_python(file: Path) -> str:
+    """The interpreter of an environment with llama.cpp; the shipped model is then in ``file``."""
+    python = python_with("llama", LLAMA)
+    if not file.is_file():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([python, HERE / "to_gguf.py", SHIPPED, file], check=True, timeout=500)
+    return python
+
+
 @contextmanager
 def llama_server(folder: Path) -> Iterator[str]:
     """llama.cpp's server with the shipped model; its address up to ``/v1``."""
-    python, file = python_with("llama", LLAMA), folder / "shipped.gguf"
-    if not file.is_file():
-        subprocess.run([python, HERE / "to_gguf.py", SHIPPED, file], check=True, timeout=500)
+    file = folder / "shipped.gguf"
+    python = llama_python(file)
     process = subprocess.Popen(
         [python, HERE / "llama_server.py", file],
         stdin=subprocess.PIPE,

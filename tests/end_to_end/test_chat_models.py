@@ -46,36 +46,6 @@ def attacked(tmp_path_factory):
     return folder, done.stdout
 
 
-# The demonstration's preset, with little to do. Tiny models say no secret, so there is no signal.
-DEMO = (
-    "system.attacker.instruction='Asked: {prompt} Written:'",  # its list is long, a byte a token
-    "system.max_context_tokens=450",
-    "system.probe.max_new_tokens=8",
-    "system.response.max_new_tokens=8",
-    "rollouts.num_prompts=3",
-    "rollouts.sampler.options.tree_width=2",
-    "training.training_steps=2",
-    "training.num_episodes_per_experience=2",
-    "training.require_signal=false",
-    "evaluation.num_prompts=6",
-    "evaluation.num_training_prompts=2",
-    "evaluation.num_rollouts=1",
-    "promotion.min_prompts=2",
-)
-
-
-def test_the_demonstration_goes_through_every_stage(tmp_path, tmp_path_factory):
-    project = tmp_path / "project"
-    finished_project(tmp_path_factory).copy_after(project)
-    shutil.copytree(ROOT / "params", project / "params")
-    chat_model(3).save(project / "my/smollm2")
-    own = [word for value in DEMO for word in ("--set", value)]
-    said = run_in(project, "-m", "flows.cli", "run", "--preset", "demo", *own).stdout
-
-    assert [stage for stage in STAGES if f"\n{stage} " not in f"\n{said}"] == []
-    assert "; plain questions 0.0% [" in said
-
-
 def test_every_stage_goes_through_and_a_second_run_has_nothing_to_do(attacked):
     folder, said = attacked
     again = run_in(folder, "-m", "flows.cli", "run").stdout
