@@ -56,7 +56,8 @@ def test_an_attacker_and_a_target_are_at_vllm_which_is_killed_in_mid_rollout(tmp
         assert 2 == len(httpx.get(f"{url}/models").json()["data"])
 
         run = start(tmp_path / "cut", url)
-        while run.poll() is None and 2 * len(draws(tmp_path / "cut")) < num_draws:
+        # In the second level of the first trees: what the attacker says, not the target.
+        while run.poll() is None and 3 * len(draws(tmp_path / "cut")) < num_draws:
             time.sleep(0.05)
         kill(server)
         _, errors = run.communicate(timeout=300)
