@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -74,7 +74,8 @@ def start(port: int, log: Path) -> subprocess.Popen[bytes]:
 
 def kill(process: subprocess.Popen[bytes]) -> None:
     """Ends the server and the processes that it has started, at once."""
-    os.killpg(process.pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):  # killed before
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
