@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tinker_server import SHIPPED
+from tinker_server import SHIPPED, free_port
 from vllm_server import is_made, kill, vllm_server
 
 pytestmark = [
@@ -49,7 +49,8 @@ def draws(folder):
 
 
 def test_an_attacker_and_a_target_are_at_vllm_which_is_killed_in_mid_rollout(tmp_path):
-    with vllm_server(tmp_path) as (url, server):
+    port = free_port()
+    with vllm_server(tmp_path, port) as (url, server):
         whole = finished(tmp_path / "whole", url)
         num_draws = len(draws(tmp_path / "whole"))
         # The base, and of three versions of adapters the one of now.
@@ -66,7 +67,7 @@ def test_an_attacker_and_a_target_are_at_vllm_which_is_killed_in_mid_rollout(tmp
     assert "cannot be reached" in line
     assert line.endswith("so start the server and run again")
     before = draws(tmp_path / "cut")
-    with vllm_server(tmp_path) as (url, _):
+    with vllm_server(tmp_path, port) as (url, _):
         resumed = finished(tmp_path / "cut", url)
 
     after = draws(tmp_path / "cut")
