@@ -33,7 +33,7 @@ LOCK = $(BIN)/uv pip compile --quiet --native-tls --universal --python-version 3
 SPLIT := /^[a-z]/ { split($$1, name, "==") } FNR == NR { running[name[1]]; next } \
   /^[a-z]/ { kept = !/^(astra-red-team|torch|triton|nvidia-[a-z0-9-]+|cuda-[a-z]+)==/ && (name[1] in running) != dev } kept
 
-.PHONY: lock caps setup dev run demo test test-real test-all test-routes services check render bench mutants docs ui deploy
+.PHONY: lock caps setup dev run demo test test-real test-all test-routes services training-service vllm-service check render bench mutants docs ui deploy
 
 setup: $(STAMP)
 
@@ -97,10 +97,14 @@ test-routes: dev
 # A real training service and a real vLLM for the real tests, in environments of their own: the first
 # needs Python 3.12, and both download gigabytes where no index has a torch without CUDA. The client of
 # the first comes into this one.
-services: dev
+services: training-service vllm-service
+
+training-service: dev
 	$(UV) -e '.[remote]' || $(PIP) -e '.[remote]'
-	$(BIN)/python tests/end_to_end/vllm_server.py
 	$(BIN)/python tests/end_to_end/tinker_server.py
+
+vllm-service: dev
+	$(BIN)/python tests/end_to_end/vllm_server.py
 
 check: dev
 	$(BIN)/python -m ruff format --check .
