@@ -6,42 +6,50 @@ the whole model would take a minute, for each shape.
 
 import os
 import shutil
+import sysconfig
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-# Weights times training steps from which on compiled updates save more time than compiling takes:
-# on an H200 that takes 10 s for each shape, and an update of 0.5 billion weights is 30 ms quicker.
-_WORTH_IT = 1e11
-# Shapes of one function: turns of several lengths, and the last batch of an experience.
-_MOST_SHAPES = 64
+# Weights from which on a few hundred compiled updates save more time than compiling takes: 10 s for
+# each shape on an H200, where an update of 0.5 billion weights is 30 ms quicker.
+# The length of a run does not count, so that a run that is prolonged goes on in the same way.
+_WORTH_IT = 300_000_000
+# Shapes of one function: turns of several lengths, the last batch of an experience, and steps.
+_MOST_SHAPES = 256
+
+_active: WeakSet[Any] = WeakSet()
 
 
 def has_compiler() -> bool:
     """True where torch can compile for a GPU: triton comes with torch for CUDA, and calls C's."""
     names = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
-    return find_spec("triton") is not None and any(map(shutil.which, names))
+    has_headers = Path(sysconfig.get_path("include"), "Python.h").is_file()
+    return find_spec("triton") is not None and has_headers and any(map(shutil.which, names))
 
 
-def compiles(asked: Literal["auto"] | bool, device: str, *, num_weights: int, steps: int) -> bool:
+def compiles(asked: Literal["auto"] | bool, device: str, *, num_weights: int) -> bool:
     """Whether updates are compiled: on a GPU where that saves time, if nothing else is asked for.
 
-    Args:
-        asked: ``training.compile``.
-        device: Type of the device of the model.
-        num_weights: Of the model.
-        steps: Training steps.
+    ``asked`` is ``training.compile``, ``device`` the type of the model's device.
     """
     if asked != "auto":
         return asked
-    return device == "cuda" and num_weights * steps >= _WORTH_IT and has_compiler()
+    return device == "cuda" and num_weights >= _WORTH_IT and has_compiler()
+
+
+def is_compiled(model: Any) -> bool:
+    """True inside ``compiled`` of this model: its passes should have one of few shapes."""
+    return model.base_model in _active
 
 
 @contextmanager
@@ -53,7 +61,11 @@ def compiled(model: Any) -> Iterator[None]:
     with warnings.catch_warnings(), _replaced(model, lambda _, layer: partial(_learn, layer)):
         # torch looks at every tensor that it is given, also where there is no gradient to find.
         warnings.filterwarnings("ignore", "The .grad attribute of a Tensor")
-        yield
+        _active.add(model.base_model)
+        try:
+            yield
+        finally:
+            _active.discard(model.base_model)
 
 
 @contextmanager
@@ -64,6 +76,10 @@ def compiled_step(model: Any, cache: Cache) -> Iterator[None]:
     be another for every layer.
     """
     parts = [OwnLayer(layers=[layer]) for layer in cache.layers]
+    if len(_layers_of(model)) != len(parts):
+        # Which layer has which part of the cache is not to be seen.
+        yield
+        return
     with _replaced(model, lambda number, layer: partial(_step, layer, cache, parts[number])):
         yield
 
@@ -90,13 +106,7 @@ class OwnLayer(Cache):  # type: ignore[misc]
 @contextmanager
 def _replaced(model: Any, forward: Callable[[int, Any], Callable[..., Any]]) -> Iterator[None]:
     """Runs the body with another pass for each layer, which is given with its number."""
-    from transformers.modeling_layers import GradientCheckpointingLayer
-
-    layers = [
-        module
-        for module in model.base_model.modules()
-        if isinstance(module, GradientCheckpointingLayer) and "forward" not in vars(module)
-    ]
+    layers = [layer for layer in _layers_of(model) if "forward" not in vars(layer)]
     for number, layer in enumerate(layers):
         layer.forward = forward(number, layer)
     try:
@@ -104,6 +114,13 @@ def _replaced(model: Any, forward: Callable[[int, Any], Callable[..., Any]]) -> 
     finally:
         for layer in layers:
             del layer.forward
+
+
+def _layers_of(model: Any) -> list[Any]:
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    modules = model.base_model.modules()
+    return [module for module in modules if isinstance(module, GradientCheckpointingLayer)]
 
 
 def _learn(layer: Any, *args: Any, **kwargs: Any) -> Any:

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from astra_core.engine.bars import bars_of, lower_barred
+from astra_core.engine.compilation import is_compiled
 from astra_core.engine.distributions import collision_logprobs, label_logprobs_and_entropies
 from astra_core.engine.head import label_logprobs
 from astra_core.engine.masks import attention_masks
@@ -196,7 +197,7 @@ def continuation_states(
     """
     plan = plan or Plan.of(model)
     if plan.aligns_rows and not (plan.packs_trees and _share(rows) <= _WORTH_PACKING_THERE):
-        return _aligned_states(model, rows, rounds=plan.compiles_passes)
+        return _aligned_states(model, rows, rounds=is_compiled(model))
     sequences = rows.sequences()
     num_tokens = sum(map(len, sequences))
     if plan.packs_trees:

@@ -148,7 +148,7 @@ class TrainingConfiguration(Section):
     compile: Literal["auto"] | bool = Field(
         "auto",
         description="torch compiles the layers of an update, ten seconds for each shape of a "
-        "batch; auto does on a GPU, for long runs of large models.",
+        "batch; auto does on a GPU, for models of 300 million weights and more.",
     )
     gradient_checkpointing: bool = Field(
         False, description="Computes activations again in the backward pass: less memory."

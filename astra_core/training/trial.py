@@ -56,6 +56,10 @@ def try_batch(
             )
             raise TrainingError(msg)
         batch = next(harness.batches(experience, epoch=0, batch_size=batch_size))
+        if updates.plan.compiles_passes:
+            # The first pass of a shape is compiled, which no later one waits for.
+            updates.gradients([batch], training_step=0)
+            updates.zero_grad()
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         start = time.perf_counter()

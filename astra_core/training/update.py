@@ -101,9 +101,7 @@ def learning_plan(model: LanguageModel, config: TrainingConfiguration) -> Plan:
     return model.plan.learning(
         precision=precision,
         recomputes=config.gradient_checkpointing,
-        compiles=compiles(
-            config.compile, device, num_weights=model.num_parameters, steps=config.training_steps
-        ),
+        compiles=compiles(config.compile, device, num_weights=model.num_parameters),
     )
 
 
@@ -112,6 +110,7 @@ class Updates:
 
     Attributes:
         plan: How the attacker is run while it learns.
+        plans: Of every model that learns, by its agent's name; one attacker has none.
         learners: One, or for several agents one for each that has its own weights.
         shards: The divided weights, if ``training.sharding`` divides them.
         optimizer: The first learner's optimiser.
@@ -133,7 +132,7 @@ class Updates:
         self._agents = tuple(agent.name for agent in agents)
         self._models = separate_models(agents) or {"": attacker}
         self.plan = learning_plan(attacker, config)
-        self._plans = {name: learning_plan(model, config) for name, model in self._models.items()}
+        self.plans = {name: learning_plan(model, config) for name, model in self._models.items()}
         is_divided = config.sharding == "full" and world.size > 1
         self.shards = Shards(attacker, world=world) if is_divided else None
         learned = self.shards.model if self.shards else attacker.model
@@ -222,7 +221,7 @@ class Updates:
             if self.shards:
                 scopes.enter_context(self.shards.learns())
             for name, model in self._models.items():
-                plan = self._plans[name] if name else self.plan
+                plan = self.plans[name] if name else self.plan
                 scopes.enter_context(plan.learns(model.model))
             for batch in window[self._world.rank :: self._world.size]:
                 with self.plan.autocast():

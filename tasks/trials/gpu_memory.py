@@ -29,7 +29,8 @@ class GpuMemory:
         rollouts: The peak of rollouts.
         update: The peak of the batch that fits.
         moments: What the optimiser keeps.
-        batch_size: Rows of that batch.
+        batch_size: ``training.batch_size`` of that batch.
+        num_rows: Rows that it had; fewer where the trial's rollouts gave no more.
         fitting: Settings under which the configured batch fits; empty if it fits as it is.
     """
 
@@ -38,6 +39,7 @@ class GpuMemory:
     update: int
     moments: int
     batch_size: int
+    num_rows: int
     fitting: tuple[str, ...] = ()
 
     def line(self, asked: int) -> str:
@@ -45,7 +47,9 @@ class GpuMemory:
         room = f"{self.total / _MIB:,.0f} MiB of the GPU"
         if self.batch_size == asked:
             update = (self.update + self.moments) / _MIB
-            return f"rollouts take {self.rollouts / _MIB:,.0f}, updates {update:,.0f} of {room}"
+            few = f", tried with {self.num_rows} rows of {asked}" if self.num_rows < asked else ""
+            rolled = f"{self.rollouts / _MIB:,.0f}"
+            return f"rollouts take {rolled}, updates {update:,.0f} of {room}{few}"
         smaller = (
             f"training.batch_size {self.batch_size} with gradient_accumulation_steps "
             f"{-(-asked // self.batch_size)} times as large"
@@ -74,7 +78,8 @@ def try_memory(
             "training.lora or a smaller attacker takes less"
         )
         raise TrainingError(msg)
-    found = GpuMemory(total, rollouts, trial.peak_bytes, moments, size)
+    rows = min(size, trial.num_steps)
+    found = GpuMemory(total, rollouts, trial.peak_bytes, moments, size, rows)
     if size == asked:
         return trial, found
     fitting = tuple(_alternatives(trainer, graphs, room=room))
@@ -100,22 +105,27 @@ def _try(
 
 def _alternatives(trainer: "Trainer", graphs: Sequence["Graph"], *, room: int) -> Iterator[str]:
     """Settings with which the configured batch fits, each tried; LoRA would start another run."""
-    updates, plan = trainer.updates, trainer.updates.plan
+    updates = trainer.updates
+    plan, plans = updates.plan, updates.plans
     others: dict[str, dict[str, Any]] = {
         "training.gradient_checkpointing: true": {"recomputes": True},
         "training.precision: bf16": {"learns_in": "bf16"},
     }
     for name, change in others.items():
         updates.plan = replace(plan, **change)
+        updates.plans = {key: replace(own, **change) for key, own in plans.items()}
         try:
             if updates.plan != plan and _try(trainer, graphs, trainer.config.batch_size, room=room):
                 yield name
         finally:
-            updates.plan = plan
+            updates.plan, updates.plans = plan, plans
     if trainer.config.lora is None and _moments(trainer) > room / 4:
         yield "training.lora, which keeps numbers for few weights"
 
 
 def _moments(trainer: "Trainer") -> int:
-    """Bytes of the two numbers that Adam keeps for each trained weight."""
-    return sum(2 * weight.numel() * 4 for weight in trainer.updates.weights().values())
+    """Bytes that the optimiser keeps: two numbers for each trained weight by Adam, else one."""
+    import torch
+
+    kept = 2 if isinstance(trainer.updates.optimizer, torch.optim.Adam) else 1
+    return sum(4 * kept * weight.numel() for weight in trainer.updates.weights().values())

@@ -85,6 +85,7 @@ class Findings:
                 "cost": self.cost,
             },
             "peak_bytes": trial.peak_bytes,
+            "memory": self.memory,
             "samples": list(self.samples),
         }
 
@@ -168,17 +169,20 @@ def _findings(
         advance(1, note=f"rolling out {count} prompts")
         rolled, first = rolled_amount(trainer, count)
         advance(1, note="learning from one batch")
-        trial, memory = _try_batch(trainer, first)
+        trial, memory, tried = _try_batch(trainer, first)
         advance(1, note="evaluating")
         examined = examined_amount(trainer, evaluator, num_prompts=num_examined)
         advance(1)
     graphs = list(trial.experience.graphs)
+    # A trainer that does not learn from rollouts has its own number.
+    num_steps = round(trial.num_steps * (episodes / count if graphs else 1))
+    # Seconds grow with the rows of a batch.
+    longer = min(own.training.batch_size, num_steps) / min(tried, trial.num_steps)
     measured = TrialMeasurements(
         rolled=rolled,
         examined=examined,
-        # A trainer that does not learn from rollouts has its own number.
-        num_steps=round(trial.num_steps * (episodes / count if graphs else 1)),
-        gradient_s=trial.gradient_s,
+        num_steps=num_steps,
+        gradient_s=trial.gradient_s * longer,
         rolls_out=bool(graphs),
         num_train=len(trainer.sampler.prompts),
         num_dev=num_dev,
@@ -190,15 +194,15 @@ def _findings(
     return Findings(trial, forecast(params, measured), samples, price, memory)
 
 
-def _try_batch(trainer: "Trainer", graphs: Sequence["Graph"]) -> tuple["Trial", str]:
-    """The trial of a batch, and its memory in words."""
+def _try_batch(trainer: "Trainer", graphs: Sequence["Graph"]) -> tuple["Trial", str, int]:
+    """The trial of a batch, its memory in words, and the ``training.batch_size`` that was tried."""
     import torch
 
-    device = trainer.sampler.system.attacker.device
+    device, asked = trainer.sampler.system.attacker.device, trainer.config.batch_size
     if device.type != "cuda":
         trial = trainer.dry_run(graphs)
-        return trial, f"{trial.peak_bytes / 2**20:,.0f} MiB at the peak of this trial"
+        return trial, f"{trial.peak_bytes / 2**20:,.0f} MiB at the peak of this trial", asked
     rolled = torch.cuda.max_memory_allocated(device)
     total = torch.cuda.get_device_properties(device).total_memory
     trial, found = try_memory(trainer, graphs, total=total, rollouts=rolled)
-    return trial, found.line(trainer.config.batch_size)
+    return trial, found.line(asked), found.batch_size
