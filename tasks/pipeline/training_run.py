@@ -14,7 +14,17 @@ from tasks.records.rollouts import ROLLOUTS_FILE
 RUNS = Path("runs")
 _STAGE = "tasks.stages.training"
 # Only the evaluation stage uses them, after the training.
-_ASKED_AFTER = frozenset({"benign_prompts", "calibration", "second_judge", "second_threshold"})
+_ASKED_AFTER = frozenset(
+    {
+        "ask_prompts",
+        "bandit_calls",
+        "benign_prompts",
+        "calibration",
+        "second_judge",
+        "second_threshold",
+        "transfer",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import pytest
 from each_row import each_row
 from small_world import PARAMS, write_world
 
-from astra_core.config import Choice
+from astra_core.config import Choice, TransferConfiguration
 from astra_core.registry import BASES
 from tasks.params.schema import Params
 from tasks.pipeline.order import outside_inputs, stages
@@ -111,10 +111,13 @@ def test_an_edit_of_a_plugin_of_any_kind_or_its_neighbour_is_another_run(project
 
 def test_what_only_the_evaluation_asks_is_asked_after_the_training(project):
     asked = {
+        "ask_prompts": True,
+        "bandit_calls": 7,
         "benign_prompts": Path("my/benign.csv"),
         "calibration": Path("my/calibration.json"),
         "second_judge": Choice(name="profanity"),
         "second_threshold": 0.7,
+        "transfer": {"a number": TransferConfiguration(columns={"secret": "7306"})},
     }
     keys = {run_of(changed("evaluation", **{name: value})).key for name, value in asked.items()}
 
