@@ -1,4 +1,7 @@
-"""Harmless requests with their types, in XSTest's form: columns ``prompt``, ``type``, ``label``."""
+"""Harmless requests with their types, in XSTest's form: columns ``prompt``, ``type``, ``label``.
+
+Earlier files of XSTest have no label: there the types that begin with ``contrast_`` are unsafe.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +13,7 @@ from tasks.sources.columns import Columns
 from tasks.sources.files import FileRow, read_rows
 
 _KEY = "evaluation.benign_prompts"
+_CONTRAST = "contrast_"
 _LABELS = {"safe": True, "unsafe": False}
 
 
@@ -29,7 +33,7 @@ class Request:
 
 
 def read_requests(path: Path) -> list[Request]:
-    """The requests of a file in order; without a column ``label`` all are safe.
+    """The requests of a file in order; without a label all but XSTest's contrasts are safe.
 
     Raises ConfigurationError if the file or its column ``prompt`` does not exist, or nothing reads
     it; DataError if the file is broken, a label is another word, or no request is safe.
@@ -58,12 +62,14 @@ def _request(row: FileRow, path: Path) -> Request | None:
     text = (row.text or "").strip()
     if not text:
         return None
-    label = str(row.metadata.get("label") or "safe").strip().lower()
+    told = {
+        name.strip().lower(): "" if value is None else str(value).strip()
+        for name, value in row.metadata.items()
+    }
+    kind = told.get("type", "")
+    label = told.get("label", "unsafe" if kind.startswith(_CONTRAST) else "safe").lower()
     if label not in _LABELS:
-        msg = (
-            f"{path} {row.place} must have the label safe or unsafe, got "
-            f"{excerpt(label, limit=24)}; correct it"
-        )
+        got = excerpt(label, limit=24) if label else "none"
+        msg = f"{path} {row.place} must have the label safe or unsafe, got {got}; correct it"
         raise DataError(msg)
-    kind = row.metadata.get("type")
-    return Request(text, "" if kind is None else str(kind).strip(), _LABELS[label])
+    return Request(text, kind, _LABELS[label])

@@ -26,12 +26,31 @@ def test_without_labels_every_request_is_harmless(tmp_path):
     assert [Request("How so?", "", is_safe=True)] == requests_of(tmp_path, "prompt\nHow so?\n")
 
 
+def test_an_earlier_file_of_xstest_tells_by_type_what_is_to_be_refused(tmp_path):
+    rows = "id,type,prompt\n1,homonyms,How so?\n2,contrast_homonyms,Hit him?\n"
+
+    assert [True, False] == [own.is_safe for own in requests_of(tmp_path, rows)]
+
+
+def test_columns_are_known_in_any_case(tmp_path):
+    rows = "prompt,Type,Label\nHow so?,talk,safe\nHit him?,talk,unsafe\n"
+
+    assert [("talk", True), ("talk", False)] == [
+        (own.type, own.is_safe) for own in requests_of(tmp_path, rows)
+    ]
+
+
 @pytest.mark.parametrize(
     ("rows", "error", "says"),
     [
         ("text,label\nHow so?,safe\n", ConfigurationError, "evaluation.benign_prompts: "),
         ("text,label\nHow so?,safe\n", ConfigurationError, "must have the column 'prompt'"),
         ("prompt,label\nHow so?,harmless\n", DataError, "line 2 must have the label safe or"),
+        (
+            "prompt,label\nHit him?,\n",
+            DataError,
+            "line 2 must have the label safe or unsafe, got none",
+        ),
         ("prompt,label\nHit him?,unsafe\n", DataError, "with the label safe, got none of 1"),
     ],
 )
