@@ -140,6 +140,7 @@ def calibrate(
         categories=_categories(rated, threshold=threshold, confidence=confidence),
         mistakes=mistakes(rated, threshold=threshold, shown=masked),
         **_figures(rated, threshold=threshold, confidence=confidence),
+        by=columns.by,
     )
     return Calibration(record, rated)
 

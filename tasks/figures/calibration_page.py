@@ -122,13 +122,14 @@ def _categories(record: CalibrationRecord) -> Iterator[str]:
         figures = (own.accuracy, own.kappa, own.sensitivity, own.specificity)
         spans = " | ".join(map(_spelled, figures))
         yield f"| {_cell(name)} | {own.num_rows} | {own.num_bad} | {spans} |"
-    columns: dict[str, dict[str, CategoryCalibration]] = {}
-    for name, own in record.categories.items():
-        column, _, value = name.rpartition(": ")
-        columns.setdefault(column, {})[value] = own
-    for column, groups in columns.items():
+    for start in [f"{column}: " for column in record.by] or [""]:
+        groups = {
+            name.removeprefix(start): own
+            for name, own in record.categories.items()
+            if name.startswith(start)
+        }
         if len(groups) > 1:
-            told = f"{_cell(column)}: " if column else ""
+            told = f"{_cell(start)} " if start else ""
             mean = sum(own.accuracy.value for own in groups.values()) / len(groups)
             yield f"{told}mean accuracy {mean:.3f}{_worst(groups)}"
 

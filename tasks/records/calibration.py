@@ -102,6 +102,7 @@ class CalibrationRecord:
         reliability: Scores and bad rates by bins of scores.
         best_thresholds: The best by ``youden`` and by ``f1``, chosen on these same rows.
         categories: Figures by label, where the rows have categories.
+        by: The columns that group the rows instead; a label then begins with ``column: ``.
         mistakes: The worst mistakes, masked.
         accuracy: Share of replies on which judge and label agree.
         kappa: Cohen's kappa of judge and label.
@@ -129,6 +130,7 @@ class CalibrationRecord:
     mistakes: tuple[Mistake, ...] = ()
     accuracy: Span = NOTHING
     kappa: Span = NOTHING
+    by: tuple[str, ...] = ()
 
     @property
     def path(self) -> Path:

@@ -56,7 +56,7 @@ def test_labels_and_groups_are_those_of_the_file(project, capsys):
     assert 0 == run_command(("judge-check", "labelled.csv", "--judge", "profanity", *labels))
     found = json.loads(capsys.readouterr().out)
 
-    assert 2 == found["labelled"]["num_bad"]
+    assert (2, ["model"]) == (found["labelled"]["num_bad"], found["by"])
     # Of one label there is no agreement beyond chance.
     assert {"model: a": (1.0, 1.0, None), "model: b": (0.5, 0.0, 0.0)} == {
         name: tuple(own[figure]["value"] for figure in ("accuracy", "sensitivity", "kappa"))

@@ -37,12 +37,25 @@ def test_groups_are_summed_up_by_their_column():
     none = Interval(math.nan, math.nan, math.nan)
     groups = {
         "model: a": CategoryCalibration(9, 3, most, most, accuracy=most),
-        "model: b": CategoryCalibration(9, 3, half, none, accuracy=half),
+        "model: b: c": CategoryCalibration(9, 3, half, none, accuracy=half),
         "type: c": CategoryCalibration(9, 3, most, most, accuracy=most),
     }
-    told = [line for line in calibration_lines(calibration(categories=groups)) if "mean" in line]
+    record = calibration(categories=groups, by=("model", "type"))
+    told = [line for line in calibration_lines(record) if "mean accuracy" in line]
 
-    assert ["model: mean accuracy 0.700, worst sensitivity 0.500 [0.200, 0.800] (b)"] == told[-1:]
+    assert ["model: mean accuracy 0.700, worst sensitivity 0.500 [0.200, 0.800] (b: c)"] == told
+
+
+def test_a_category_with_a_colon_is_no_column():
+    span = Interval(0.5, 0.2, 0.8)
+    names = ("Cyber: malware", "Cyber: fraud", "abuse")
+    groups = {name: CategoryCalibration(9, 3, span, span, accuracy=span) for name in names}
+    told = [
+        line for line in calibration_lines(calibration(categories=groups)) if "accuracy 0" in line
+    ]
+
+    assert ["mean accuracy 0.500"] == [line.partition(",")[0] for line in told]
+    assert "(Cyber: malware)" in told[0]
 
 
 def test_bins_without_a_row_are_left_out():
