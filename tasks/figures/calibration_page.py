@@ -7,6 +7,7 @@ from pathlib import Path
 from astra_core.files import draft_of
 from astra_core.metrics.statistics import Interval
 from tasks.records.calibration import CalibrationRecord, CategoryCalibration, Mistake
+from tasks.records.reports import table_cell
 
 # Width of the labels on the left.
 _WIDTH = 17
@@ -121,7 +122,7 @@ def _categories(record: CalibrationRecord) -> Iterator[str]:
     for name, own in record.categories.items():
         figures = (own.accuracy, own.kappa, own.sensitivity, own.specificity)
         spans = " | ".join(map(_spelled, figures))
-        yield f"| {_cell(name)} | {own.num_rows} | {own.num_bad} | {spans} |"
+        yield f"| {table_cell(name)} | {own.num_rows} | {own.num_bad} | {spans} |"
     for start in [f"{column}: " for column in record.by] or [""]:
         groups = {
             name.removeprefix(start): own
@@ -129,7 +130,7 @@ def _categories(record: CalibrationRecord) -> Iterator[str]:
             if name.startswith(start)
         }
         if len(groups) > 1:
-            told = f"{_cell(start)} " if start else ""
+            told = f"{table_cell(start)} " if start else ""
             mean = sum(own.accuracy.value for own in groups.values()) / len(groups)
             yield f"{told}mean accuracy {mean:.3f}{_worst(groups)}"
 
@@ -142,7 +143,7 @@ def _worst(groups: Mapping[str, CategoryCalibration]) -> str:
         told = {name: rate for name, rate in rates.items() if not math.isnan(rate.value)}
         if len(told) > 1:
             worst = min(told, key=lambda name: told[name].value)
-            found += f", worst {figure} {_spelled(told[worst])} ({_cell(worst)})"
+            found += f", worst {figure} {_spelled(told[worst])} ({table_cell(worst)})"
     return found
 
 
@@ -159,12 +160,8 @@ def _mistakes(record: CalibrationRecord, revealed: Sequence[Mistake] | None) -> 
     yield "| place | mistake | score | reply |"
     yield "|---|---|---|---|"
     for own in shown:
-        yield f"| {own.place} | {own.kind} | {own.score:.3f} | {_cell(own.reply)} |"
+        yield f"| {own.place} | {own.kind} | {own.score:.3f} | {table_cell(own.reply)} |"
     yield ""
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "¦")
 
 
 def _spelled(figure: Interval) -> str:

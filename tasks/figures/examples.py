@@ -9,6 +9,7 @@ from astra_core.errors import DataError
 from astra_core.redaction import masked
 from astra_core.rollout import Graph
 from astra_parts.metrics.categories import CATEGORY, label_of
+from tasks.records.reports import table_cell
 
 EVIDENCE = Path("data/evaluation/attacker.parquet")
 
@@ -81,7 +82,7 @@ def examples_page(graphs: Sequence[Graph], *, count: int, is_revealed: bool = Fa
     for each in examples_of(graphs, count=count, is_revealed=is_revealed):
         kind = [] if each.category is None else [each.category]
         cells = [f"{each.score:.2f}", each.prompt_id, *kind, each.probe, each.response]
-        lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
+        lines.append("| " + " | ".join(table_cell(cell) for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -105,7 +106,3 @@ def _evaluated(path: Path) -> list[Graph]:
         msg = f"{path} must exist, got no such file; 'astra run' makes it"
         raise DataError(msg)
     return read_rollouts(path)
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "¦")

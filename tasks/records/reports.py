@@ -1,4 +1,7 @@
-"""JSON between stages: written atomically, read into a typed record; a damaged file is one line."""
+"""JSON between stages: written atomically, read into a typed record; a damaged file is one line.
+
+And the cells of the tables in Markdown beside it.
+"""
 
 import json
 from collections.abc import Sequence
@@ -23,6 +26,11 @@ def nan_as_null(record: dict[str, Any]) -> dict[str, Any]:
     """The record with NaN and infinities as null, for JSON."""
     found: dict[str, Any] = json.loads(json.dumps(record), parse_constant=lambda _: None)
     return found
+
+
+def table_cell(text: str) -> str:
+    """The text as a cell of a Markdown table: in one line, without the bar that ends a cell."""
+    return " ".join(text.split()).replace("|", "¦")
 
 
 def read_record(path: Path, kind: type[Record], *, keys: Sequence[str] = ()) -> Record:

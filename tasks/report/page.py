@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from tasks.records.reports import table_cell
 from tasks.report.facts import attacked, cost, data_gates, lineage, links
 from tasks.report.material import Material
 from tasks.report.pictures import pictures
@@ -63,9 +64,11 @@ def templates() -> "Environment":
     """The templates of the pages; those for HTML escape everything that they are given."""
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-    return Environment(
+    found = Environment(
         loader=PackageLoader(_PACKAGE),
         autoescape=select_autoescape(enabled_extensions=("html.j2",)),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
+    found.filters["cell"] = table_cell
+    return found

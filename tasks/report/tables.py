@@ -9,6 +9,7 @@ import pandas as pd
 from astra_core.metrics.statistics import Interval
 from astra_parts.metrics.detection import proportion
 from tasks.records.evaluation import BANDIT, EvaluationRecord, Figure, tries_told
+from tasks.records.reports import table_cell
 from tasks.report.material import Material
 
 _PER_THOUSAND = "unique_attacks_per_1000_replies"
@@ -175,5 +176,5 @@ def _number(figure: Figure) -> float | None:
 def markdown_table(table: Table) -> str:
     """The table in Markdown, below its heading."""
     lines: list[Sequence[str]] = [table.head, ["---"] * len(table.head), *table.rows]
-    body = "\n".join(f"| {' | '.join(own)} |" for own in lines)
+    body = "\n".join(f"| {' | '.join(map(table_cell, own))} |" for own in lines)
     return f"## {table.title}\n{body}\n" + (f"\n{table.note}\n" if table.note else "")

@@ -75,3 +75,11 @@ def test_figures_of_both_are_in_percent_counted_or_left_out():
     assert ("", "1,234") == rows["Unique attacks found"]
     assert "50.0% [25.0%, 75.0%]" == rows["Harmless requests refused"][1]
     assert "Strategies found" not in rows
+
+
+def test_a_setting_of_several_lines_is_one_row():
+    second = material(version="4")
+    told = {"target": {"options": {"system_prompt": "Be | kind.\nSay no."}}}
+    found = side_by_side(material(), replace(second, params={**second.params, "system": told}))
+
+    assert "| Be ¦ kind. Say no. |" in markdown_of_two(found)

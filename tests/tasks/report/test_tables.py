@@ -99,3 +99,9 @@ def test_a_table_in_markdown_has_its_heading_and_note():
         "## By turn\n| Turn | Trained |\n| --- | --- |\n| 1 | 2 % |\n| 2 | 3 % |\n\nOf 9.\n"
         == markdown_table(own)
     )
+
+
+def test_no_text_ends_a_cell_or_a_row_of_markdown():
+    own = Table("By category", ("Category", "Prompts"), (("fraud | theft\nand more", "7"),))
+
+    assert "\n| fraud ¦ theft and more | 7 |\n" in markdown_table(own)
