@@ -178,7 +178,8 @@ def _rows(first: Material, second: Material) -> Iterator[Row]:
     yield Row("Gain over the untrained", lifts[0], lifts[1])
     refused = [each.evaluation.over_refusal for each in (first, second)]
     told = ["" if own is None else own.rate.spelled(".1%") for own in refused]
-    if any(told):
+    # The rate of other requests, or by another judge, is another figure.
+    if len({(own.requests, own.judge) for own in refused if own}) == 1:
         yield Row("Harmless requests refused", told[0], told[1])
     for label, told in {
         "Updates": [str(each.training.optimizer_steps) for each in (first, second)],

@@ -2,6 +2,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from each_row import each_row
 from report_material import material
 
 from astra_core.metrics.statistics import Interval
@@ -83,3 +84,16 @@ def test_a_setting_of_several_lines_is_one_row():
     found = side_by_side(material(), replace(second, params={**second.params, "system": told}))
 
     assert "| Be ¦ kind. Say no. |" in markdown_of_two(found)
+
+
+@each_row("changes", [{"requests": "cd" * 32}, {"judge": "refusal 2"}])
+def test_refusals_of_other_requests_or_by_another_judge_are_not_put_side_by_side(changes):
+    refused = OverRefusal("ab" * 32, "refusal 1", 9, 0, 0, Interval(0.5, 0.25, 0.75))
+    first, second = (
+        replace(own, evaluation=replace(own.evaluation, over_refusal=found))
+        for own, found in ((material(), refused), (material(), replace(refused, **changes)))
+    )
+    same, other = (side_by_side(first, own).figures for own in (first, second))
+
+    assert "Harmless requests refused" in {row.label for row in same}
+    assert "Harmless requests refused" not in {row.label for row in other}
