@@ -188,6 +188,15 @@ class Transfer:
     baseline: Span
     lift: Span
 
+    def told(self) -> tuple[str, str, str]:
+        """The trained attacker's success, the untrained one's and the gain, in words."""
+        after, before = (
+            "none judged" if math.isnan(own.value) else own.spelled(".1%")
+            for own in (self.attacker, self.baseline)
+        )
+        gain = "not known" if math.isnan(self.lift.value) else self.lift.points()
+        return after, before, gain
+
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRecord:
@@ -278,10 +287,9 @@ class EvaluationRecord:
 
 def transfers_told(record: EvaluationRecord) -> str:
     """Success against other targets, in words; empty if none was asked for."""
+    found = ((name, *own.told()) for name, own in record.transfer.items())
     return "; ".join(
-        f"{name} {own.baseline.spelled('.1%')} -> {own.attacker.spelled('.1%')}, "
-        f"gain {own.lift.points()}"
-        for name, own in record.transfer.items()
+        f"{name} {before} -> {after}, gain {gain}" for name, after, before, gain in found
     )
 
 

@@ -157,7 +157,7 @@ def _refusals(found: EvaluationRecord) -> Table:
 
 def _transfer(found: EvaluationRecord) -> Iterator[tuple[str, ...]]:
     for name, own in found.transfer.items():
-        yield name, percent(own.attacker), percent(own.baseline), own.lift.points()
+        yield name, *own.told()
 
 
 def percent(span: Interval) -> str:

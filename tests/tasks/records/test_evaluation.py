@@ -8,7 +8,14 @@ from registry_project import examined, measured
 
 from astra_core.errors import DataError
 from astra_core.metrics.statistics import Interval
-from tasks.records.evaluation import CategoryRates, flat_figures, read_evaluation, worth_told
+from tasks.records.evaluation import (
+    CategoryRates,
+    Transfer,
+    flat_figures,
+    read_evaluation,
+    transfers_told,
+    worth_told,
+)
 from tasks.records.reports import write_record
 
 
@@ -109,3 +116,11 @@ def test_categories_survive_the_file_and_are_left_out_where_there_are_none(tmp_p
     assert {"num_prompts", "attacker", "baseline", "lift"} == set(rates)
     assert {"value": 0.5, "low": 0.25, "high": 0.75} == rates["lift"]
     assert "categories" not in examined().to_record()
+
+
+def test_a_transfer_without_a_judged_reply_says_so():
+    none, some = Interval(math.nan, math.nan, math.nan), Interval(0.5, 0.4, 0.6)
+    others = {"strict": Transfer(none, some, none), "lax": Transfer(some, some, some)}
+    told = transfers_told(replace(examined(), transfer=others))
+
+    assert told.startswith("strict 50.0% [40.0%, 60.0%] -> none judged, gain not known; lax 50.0%")
