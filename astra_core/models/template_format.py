@@ -116,7 +116,7 @@ class TemplateFormat(ChatFormat):
     ) -> tuple[Ids, tuple[int, int]]:
         """All ids that are read, and the place of the last message in them."""
         turns = [(own.role, mark(index)) for index, own in enumerate(messages)]
-        if self.seed == "opening" and turns:
+        if self.seed == "opening" and turns and conversation.prompt.text:
             opening = self.model.as_text(conversation.prompt.text)
             turns[0] = ("user", f"{opening}\n\n{turns[0][1]}")
         text = self._render(turns, system=self._system_prompt(conversation))

@@ -31,7 +31,7 @@ def said(
     ``system_prompt``: the target's system prompt, with slots for columns; None for none.
     """
     messages = [{"role": each.role, "content": each.text} for each in conversation.messages]
-    if opens and messages:
+    if opens and messages and conversation.prompt.text:
         first = messages[0]
         messages[0] = {**first, "content": f"{conversation.prompt.text}\n{first['content']}"}
     if system_prompt is None:

@@ -149,6 +149,16 @@ def test_system_prompt_and_seed_change_what_is_read():
     assert "they are late" not in model.decode(plain)
 
 
+def test_without_a_seed_prompt_nothing_opens_the_first_turn():
+    model = chat_model(CHATML)
+    asked = Conversation(Prompt.of("")).said(Message("user", "how so"))
+    plain, opened = (
+        TemplateFormat(model, seed=seed).rendering(asked, 400) for seed in ("hidden", "opening")
+    )
+
+    assert plain == opened
+
+
 def test_a_long_conversation_loses_whole_turns_and_keeps_the_system_prompt():
     model = chat_model(CHATML)
     own = TemplateFormat(model, system="be kind")

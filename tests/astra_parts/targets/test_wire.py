@@ -29,6 +29,8 @@ def test_the_seed_prompt_is_hidden_or_opens():
     assert ["be kind", "they are late\nwhy"] == [
         each["content"] for each in wire.said(said, system_prompt="be kind", opens=True)
     ]
+    asked = Conversation(Prompt.of("")).said(Message("user", "why"))
+    assert [{"role": "user", "content": "why"}] == wire.said(asked, system_prompt=None, opens=True)
 
 
 def test_a_system_prompt_is_filled_from_the_prompts_columns():
