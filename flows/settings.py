@@ -172,10 +172,7 @@ def _change(assignments: Sequence[str], path: Path, preset: str | None = None) -
     yaml = _round_trip_yaml()
     # A copy would write the keys of a merge (<<) out.
     record = yaml.load(before) if "<<" in before else copy.deepcopy(_read_with_comments(before))
-    keys = [] if preset is None else _lay_over(record, preset, path)
-    lines = []
-    if keys:
-        lines.append(f"preset '{preset}' ({PRESETS}/{preset}.yaml) sets {', '.join(keys)}")
+    keys, lines = ([], []) if preset is None else _lay_over(record, preset, path)
     for text in assignments:
         line = _assign(record, text, yaml)
         if line is not None:
@@ -197,8 +194,8 @@ def _read_with_comments(text: str) -> Any:
     return _round_trip_yaml().load(text)
 
 
-def _lay_over(record: Any, preset: str, path: Path) -> list[str]:
-    """The keys whose values changed when a preset is laid over ``record``."""
+def _lay_over(record: Any, preset: str, path: Path) -> tuple[list[str], list[str]]:
+    """Lays a preset over ``record``: the keys whose values changed, and lines that say so."""
     known = _preset_files(path)
     if preset not in known:
         msg = (
@@ -211,7 +208,23 @@ def _lay_over(record: Any, preset: str, path: Path) -> list[str]:
     if not isinstance(found, Mapping):
         msg = f"{file} must hold keys of params.yaml, got {type(found).__name__}; correct it"
         raise ConfigurationError(msg)
-    return list(_overlaid(record, found, ""))
+    left_out = [] if file.parent != library() / PRESETS else _leave_out_requests(found, path)
+    keys = list(_overlaid(record, found, ""))
+    told = f"preset '{preset}' ({PRESETS}/{preset}.yaml) sets {', '.join(keys)}"
+    return keys, [told, *left_out] if keys else []
+
+
+def _leave_out_requests(found: Any, path: Path) -> list[str]:
+    """Takes harmless requests out of a preset where the project is older than their file."""
+    own = found.get("evaluation", {})
+    name = own.get("benign_prompts")
+    if name is None or (path.parent / name).is_file():
+        return []
+    del own["benign_prompts"]
+    if not own:
+        del found["evaluation"]
+    why, way_out = f"this project has no {name}", f"copy {library() / name} there and name it"
+    return [f"evaluation.benign_prompts stays as it is: {why}; {way_out}"]
 
 
 def _overlaid(old: Any, new: Mapping[str, Any], place: str) -> Iterator[str]:
