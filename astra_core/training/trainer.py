@@ -383,6 +383,12 @@ class Trainer:
         if self.evaluator is not None and self.scheme.keeps_best:
             self._kept.put_back(lambda: examine(self)[self.config.metric])
 
+    def close(self) -> None:
+        """Takes back what a trainer leaves at a server while it runs; nothing here.
+
+        Called where it was not trained to its end, as by ``astra trial``.
+        """
+
     def save(self) -> None:
         """Writes a checkpoint of the run as it is now."""
         self.by_hand.settle()

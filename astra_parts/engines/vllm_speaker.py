@@ -2,26 +2,28 @@
 
 Token ids go out, token ids and their log-probabilities come back. The server knows adapters by the
 digest of their weights: each request names the weights of now, and each answer must name them too,
-so no draw is of other weights unnoticed. What the server has not, or has lost as it was started
-again, it is given and tried once. Each draw is kept before it is used: a run that is killed, or
-whose server is, finds its draws again.
+so no draw is of other weights unnoticed. What this process has not tried yet, or the server has
+lost as it was started again, it is given and tried once, and nothing is drawn from it before. Each
+draw is kept before it is used: a run that is killed, or whose server is, finds its draws again.
 """
 
 import copy
 import hashlib
 import json
+import re
 import shutil
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import httpx
-from pydantic import Field
+from pydantic import Field, model_validator
 from safetensors.torch import save_file
 
 from astra_core.config import GenerationConfiguration, Seconds
-from astra_core.errors import RolloutError
+from astra_core.errors import ConfigurationError, RolloutError
 from astra_core.errors.exception_text import excerpt
 from astra_core.files import draft_folder_of, record_digest
 from astra_core.models.language_model import LanguageModel
@@ -31,12 +33,18 @@ from astra_parts.targets import wire
 from astra_parts.targets.calls import CallError, Calls, Question
 from astra_parts.targets.kept import Kept
 from astra_parts.targets.server import Server, ServerOptions
+from astra_parts.targets.timed_client import Fetched
 
 SUBJECT = "trainer 'vllm'"
 PLACE = "training.trainer.options"
 # Mean over the tokens of one draw. Between kinds of rounding it is a hundredth, in four bits a
 # tenth; between other weights it is above 1.
 _MOST_GAP_NATS = 0.5
+# The draw that is tried has so many tokens, where it may: the likelihood of one says little.
+_LEAST_TRIED = 8
+# On a GPU vLLM 0.32.0 dies of a request with more.
+_MOST_BARRED = 1024
+_NAME = re.compile(r"astra-[0-9a-f]{32}")
 _START = "start it with --enable-lora, --max-lora-rank and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"
 
 
@@ -52,13 +60,20 @@ class VllmOptions(ServerOptions):
         default=8,
         ge=0,
         le=100,
-        description="Further tries of a draw: three minutes for a server that is started again.",
+        description="Further tries of a draw: 92 to 183 s for a server that is started again.",
     )
     folder: Path | None = Field(
         default=None,
         description="For the adapters, where this process writes and the server reads them under "
-        "the same path; null is in the run's own.",
+        "the same path, in a folder of each run's own; null is beside the run's checkpoints.",
     )
+
+    @model_validator(mode="after")
+    def _has_one_budget(self) -> Self:
+        if "evaluation_share" in self.budget.model_fields_set:
+            msg = f"budget.evaluation_share must be left out for {SUBJECT}: its budget is one"
+            raise ValueError(msg)
+        return self
 
 
 class VllmSpeaker:
@@ -68,7 +83,10 @@ class VllmSpeaker:
         options: The server.
         model: The attacker, with adapters.
         base: Names what the adapters change.
-        folder: For the adapters.
+        folder: For the adapters of this run alone; ``close`` removes them.
+
+    Raises:
+        ConfigurationError: The attacker has more barred ids than a request may name.
     """
 
     is_mirror = True
@@ -76,6 +94,12 @@ class VllmSpeaker:
     def __init__(
         self, options: VllmOptions, model: LanguageModel, *, base: str, folder: Path
     ) -> None:
+        if (num := len(_unsaid(model))) > _MOST_BARRED:
+            msg = (
+                f"models.attacker must have at most {_MOST_BARRED} ids that are never said for "
+                f"{SUBJECT}, got {num}: vLLM bars no more; use the trainer 'trainer'"
+            )
+            raise ConfigurationError(msg)
         # The same weights, without anybody in their place.
         self._here = copy.copy(model)
         self._base, self._folder = base, folder.absolute()
@@ -83,6 +107,8 @@ class VllmSpeaker:
         file = f"vllm-{base[:16]}"
         self.calls = Calls(SUBJECT, options, self._draw, file=file, place=PLACE)
         self._loading = threading.Lock()
+        # The adapters that were tried, and the how-manieth loading they came from.
+        self._tried = ("", 0)
 
     def continuations(
         self,
@@ -97,14 +123,18 @@ class VllmSpeaker:
         Raises:
             RolloutError: A draw failed, after all tries.
         """
-        body = {"model": self._write_adapters(), **sampling(model, generation)}
+        weights, name = self._write_adapters()
+        body = {"model": name, **sampling(model, generation)}
         questions = [
-            _question(body, context, key)
+            _question(body, context, key, weights=weights)
             for context, own in zip(contexts, keys, strict=True)
             for key in own
         ]
         found: list[Utterance] = []
-        for kept in self.calls.answers(questions):
+        # Here nobody says what is drawn for an evaluation, so nothing is left for one.
+        with self.calls.evaluating():
+            answers = self.calls.answers(questions)
+        for kept in answers:
             if isinstance(kept, Failure):
                 msg = f"{kept.reason}; what was drawn is kept, so start the server and run again"
                 raise RolloutError(msg)
@@ -125,12 +155,23 @@ class VllmSpeaker:
         del folder
 
     def close(self) -> None:
-        """Closes connections and the file of draws; both open again when they are needed."""
+        """Takes this run's adapters from the server, where it answers, and from the folder.
+
+        Connections and the file of draws open again when they are needed.
+        """
+        with self._loading, suppress(CallError):
+            self._unload()
+        self._remove()
+        with suppress(OSError):  # not there, or something else is in it
+            self._folder.rmdir()
         self._server.close()
         self.calls.replies.close()
 
-    def _write_adapters(self) -> str:
-        """The name of the adapters of now, whose folder is there; earlier ones are removed."""
+    def _write_adapters(self) -> tuple[str, str]:
+        """The digest of the weights of now, and the name of their adapters, which are written.
+
+        The name is of this run too: another may have the same weights, and takes its own away.
+        """
         from peft import get_peft_model_state_dict
 
         plain = get_peft_model_state_dict(self._here.model)
@@ -138,51 +179,78 @@ class VllmSpeaker:
             f"base_model.model.{name}": tensor.detach().cpu().contiguous()
             for name, tensor in plain.items()
         }
-        weights = hashlib.sha256()
+        content = hashlib.sha256()
         for name, tensor in sorted(state.items()):
-            weights.update(name.encode())
-            weights.update(tensor.numpy().tobytes())
-        name = f"astra-{record_digest([self._base, weights.hexdigest()])[:32]}"
-        folder = self._folder / name
+            content.update(name.encode())
+            content.update(tensor.numpy().tobytes())
+        weights = record_digest([self._base, content.hexdigest()])
+        folder = self._folder / f"astra-{record_digest([weights, str(self._folder)])[:32]}"
         if not folder.is_dir():
-            for old in self._folder.glob("astra-*"):
-                shutil.rmtree(old)
+            self._remove()
             with draft_folder_of(folder) as draft:
                 self._here.model.peft_config["default"].save_pretrained(str(draft))
                 save_file(state, draft / "adapter_model.safetensors")
-        return name
+        return weights, folder.name
 
-    def _draw(self, question: Question, *, may_load: bool = True) -> Kept:
-        """One draw, from the adapters that the request names.
+    def _remove(self) -> None:
+        """Removes the folders of adapters that were written, and nothing else."""
+        for old in self._folder.glob("astra-*"):
+            if _NAME.fullmatch(old.name) and old.is_dir():
+                shutil.rmtree(old, ignore_errors=True)
+
+    def _draw(self, question: Question) -> Kept:
+        """One draw, from the adapters that the request names, after they were tried.
 
         Raises:
             CallError: It failed.
         """
-        fetched = self._server.fetch("completions", question.body, key=question.key)
-        if fetched.status == httpx.codes.NOT_FOUND and may_load:
-            self._load(question)
-            return self._draw(question, may_load=False)
-        if fetched.status != httpx.codes.OK:
-            raise wire.refused(fetched.status, fetched.headers, fetched.content)
-        return read(fetched.content, name=question.body["model"])
+        lost = None
+        for _ in range(2):
+            tried = self._ready(question, lost)
+            fetched = self._complete(question.body, key=question.key)
+            # What was answered while others load is of adapters that nobody has tried.
+            if fetched.status != httpx.codes.NOT_FOUND and tried == self._tried:
+                return _read(fetched, question)
+            lost = tried
+        if fetched.status != httpx.codes.NOT_FOUND:
+            raise CallError(kind="server", words="the server lost its adapters again")
+        return _read(fetched, question)
+
+    def _complete(self, body: Mapping[str, Any], *, key: str | None = None) -> Fetched:
+        return self._server.fetch("completions", body, key=key)
+
+    def _ready(self, question: Question, lost: tuple[str, int] | None) -> tuple[str, int]:
+        """The loading of the adapters, after they were tried; another than the one that is lost."""
+        with self._loading:
+            if self._tried[0] != question.body["model"] or self._tried == lost:
+                self._unload()
+                self._load(question)
+                self._tried = (question.body["model"], self._tried[1])
+            return self._tried
 
     def _load(self, question: Question) -> None:
-        """Gives the server the adapters in place of earlier ones of this run, and tries them."""
+        """Gives the server the adapters and tries them; what fails does not stay there.
+
+        Raises:
+            CallError: It takes none, or adapts other weights.
+        """
         name = question.body["model"]
-        with self._loading:
-            known = self._models()
-            if name in known:
-                return  # by another thread
-            for old in known:
-                if known[old] == self._folder / old:
-                    self._server.fetch("unload_lora_adapter", {"lora_name": old})
+        try:
             body = {"lora_name": name, "lora_path": str(self._folder / name)}
             fetched = self._server.fetch("load_lora_adapter", body)
-            if fetched.status != httpx.codes.OK:
-                refused = wire.refused(fetched.status, fetched.headers, fetched.content)
-                words = f"{refused.words}; {_START}, where it can read {self._folder}"
-                raise CallError(refused.kind, words, is_final=refused.is_final)
-            self._try(question)
+            self._try(fetched, question)
+        except CallError:
+            with suppress(CallError):
+                self._server.fetch("unload_lora_adapter", {"lora_name": name})
+            raise
+
+    def _unload(self) -> None:
+        """Takes from the server what it has of this run; from now on nothing counts as tried."""
+        self._tried = ("", self._tried[1] + 1)
+        known = self._models()
+        for name in known:
+            if _NAME.fullmatch(name) and known[name] == self._folder / name:
+                self._server.fetch("unload_lora_adapter", {"lora_name": name})
 
     def _models(self) -> dict[str, Path]:
         """The models at the server, with the folders that they come from."""
@@ -195,28 +263,32 @@ class VllmSpeaker:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise CallError(kind="malformed", words="the list of models is none") from error
 
-    def _try(self, question: Question) -> None:
+    def _try(self, loaded: Fetched, question: Question) -> None:
         """Checks that a draw from adapters that were loaded now is one of the weights here.
 
         Raises:
-            CallError: The server adapts other weights.
+            CallError: The server took none, or adapts other weights.
         """
-        ids, theirs = json.loads(self._draw(question, may_load=False).text)
-        [ours] = self.score([question.body["prompt"]], [ids])
+        if loaded.status != httpx.codes.OK:
+            refused = wire.refused(loaded.status, loaded.headers, loaded.content)
+            words = f"{refused.words}; {_START}, where it can read {self._folder}"
+            raise CallError(refused.kind, words, is_final=refused.is_final)
+        least = min(_LEAST_TRIED, question.body["max_tokens"])
+        body = {**question.body, "min_tokens": max(question.body["min_tokens"], least)}
+        ids, theirs = json.loads(_read(self._complete(body), question).text)
+        [ours] = self.score([body["prompt"]], [ids])
         gap = sum(abs(a - b) for a, b in zip(ours, theirs, strict=True)) / len(ids)
-        if gap > _MOST_GAP_NATS:
-            self._server.fetch("unload_lora_adapter", {"lora_name": question.body["model"]})
+        if not gap <= _MOST_GAP_NATS:
             words = (
                 f"the server's log-probabilities must be within {_MOST_GAP_NATS} nats a token of "
-                f"the attacker's, got {gap:.2f}; serve the model of models.attacker"
+                f"the attacker's, got {gap:.2f}; serve the model of models.attacker with "
+                "--logprobs-mode raw_logprobs"
             )
             raise CallError(kind="refused", words=words, is_final=True)
 
 
 def sampling(model: LanguageModel, generation: GenerationConfiguration) -> dict[str, Any]:
     """What a request asks for beside its context: all settings, since a server has its own."""
-    pad = model.tokenizer.pad_token_id
-    unsaid = {*model.barred_ids, pad} - {*model.end_ids, *model.said_ids, None}
     return {
         "max_tokens": generation.max_new_tokens,
         "min_tokens": generation.min_new_tokens,
@@ -225,7 +297,7 @@ def sampling(model: LanguageModel, generation: GenerationConfiguration) -> dict[
         "top_p": generation.top_p,
         "min_p": generation.min_p,
         "repetition_penalty": generation.repetition_penalty,
-        "logit_bias": {str(each): -100.0 for each in sorted(unsaid)},
+        "logit_bias": {str(each): -100.0 for each in sorted(_unsaid(model))},
         "ignore_eos": True,
         "stop_token_ids": list(model.end_ids),
         "logprobs": 0,
@@ -263,7 +335,23 @@ def read(content: bytes, *, name: str) -> Kept:
     return Kept(text, finish=finish, tokens_in=read_tokens, tokens_out=len(ids), model=model)
 
 
-def _question(body: Mapping[str, Any], context: Sequence[int], key: bytes) -> Question:
+def _unsaid(model: LanguageModel) -> set[int]:
+    """The ids that no draw may have."""
+    pad = model.tokenizer.pad_token_id
+    return {*model.barred_ids, pad} - {*model.end_ids, *model.said_ids, None}
+
+
+def _read(fetched: Fetched, question: Question) -> Kept:
+    if fetched.status != httpx.codes.OK:
+        raise wire.refused(fetched.status, fetched.headers, fetched.content)
+    return read(fetched.content, name=question.body["model"])
+
+
+def _question(
+    body: Mapping[str, Any], context: Sequence[int], key: bytes, *, weights: str
+) -> Question:
     seed = int.from_bytes(key[:4], "big") >> 1
     whole = {**body, "prompt": list(context), "seed": seed}
-    return Question(record_digest(["vllm", whole]), whole, len(context) + body["max_tokens"])
+    # By the weights, so that a run that was moved finds its draws.
+    digest = record_digest(["vllm", {**whole, "model": weights}])
+    return Question(digest, whole, len(context) + body["max_tokens"])

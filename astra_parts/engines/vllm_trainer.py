@@ -6,7 +6,7 @@ from astra_core.config import Section, TrainingConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
 from astra_core.training.trainer import Trainer
-from astra_parts.engines.vllm_speaker import PLACE, SUBJECT, VllmOptions, VllmSpeaker
+from astra_parts.engines.vllm_speaker import SUBJECT, VllmOptions, VllmSpeaker
 from astra_parts.services.pointer import parameters_digest
 from astra_parts.services.speaker import check_here
 
@@ -36,11 +36,12 @@ class VllmTrainer(Trainer):
                 f"{list(system.config.roles)} and {self.world.size}; use the trainer 'trainer'"
             )
             raise ConfigurationError(msg)
-        if (folder := self.options.folder) is None:
-            if self.store is None:
-                msg = f"{PLACE}.folder must be given to a trainer without a store, got null"
-                raise ConfigurationError(msg)
-            folder = self.store.folder / "adapters"
+        if self.store is None:
+            msg = f"{SUBJECT} must have a store, got None; give it the folder of the run"
+            raise ConfigurationError(msg)
+        folder, run = self.options.folder, self.store.folder.absolute()
+        # Of several runs in one folder none touches the others' adapters.
+        folder = folder / f"astra-{record_digest(str(run))[:16]}" if folder else run / "adapters"
         base = record_digest([parameters_digest(system.attacker), config.lora.model_dump()])
         self.speaker = VllmSpeaker(self.options, system.attacker, base=base, folder=folder)
         system.attacker.elsewhere = self.speaker
@@ -48,5 +49,9 @@ class VllmTrainer(Trainer):
     def restore_best(self) -> None:
         """Also ends the sampling at the server: from now on the attacker here speaks itself."""
         super().restore_best()
-        self.speaker.close()
+        self.close()
         self.sampler.system.attacker.elsewhere = None
+
+    def close(self) -> None:
+        """Takes this run's adapters from the server and from the folder."""
+        self.speaker.close()

@@ -9,6 +9,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -110,9 +111,9 @@ def _try_rates(
     params: TrainingParams, files: TrainingFiles, scratch: Path, *, rates: Sequence[float]
 ) -> Iterator[Outcome]:
     """The outcome of the untrained attacker, then of each rate."""
-    untrained = _trainer(params, files, scratch, rate=rates[0])
-    graphs = untrained.harness.collected(0, None).graphs
-    yield _outcome(untrained, 0.0)
+    with closing(_trainer(params, files, scratch, rate=rates[0])) as untrained:
+        graphs = untrained.harness.collected(0, None).graphs
+        yield _outcome(untrained, 0.0)
     for rate in rates:
         trainer = _trainer(params, files, scratch, rate=rate, graphs=graphs)
         trainer.train()

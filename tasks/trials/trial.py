@@ -5,6 +5,7 @@ Nothing is changed: weights, files and registry stay as they are.
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -163,9 +164,10 @@ def _findings(
     episodes = own.training.num_episodes_per_experience
     replies = replies_of_a_tree(params) * own.rollouts.runs_per_prompt
     count = min(max(round(MOST_REPLIES / replies), 2), episodes)
-    with progress("trial", 4) as advance:
+    with progress("trial", 4) as advance, ExitStack() as ended:
         advance(0, note="loading the models")
         trainer = trainer_of(own, files, folder=scratch, evaluator=evaluator)
+        ended.callback(trainer.close)
         advance(1, note=f"rolling out {count} prompts")
         rolled, first = rolled_amount(trainer, count)
         advance(1, note="learning from one batch")

@@ -48,7 +48,9 @@ class PlayedVllm(HostileServer):
             self.adapters[body["lora_name"]] = body["lora_path"]
             self.loads.append(body["lora_name"])
         elif path == "unload_lora_adapter":
-            del self.adapters[body["lora_name"]]
+            if self.adapters.pop(body["lora_name"], None) is None:
+                handler.give_json({"error": {"message": "no such adapter"}}, 404)
+                return
         elif body["model"] not in self.adapters:
             handler.give_json({"error": {"message": "no such model"}}, 404)
             return
@@ -64,7 +66,9 @@ class PlayedVllm(HostileServer):
             state = load_file(folder / "adapter_model.safetensors")
             state = {name.removeprefix(prefix): tensor for name, tensor in state.items()}
             set_peft_model_state_dict(self.model.model, state)
-            generation = GenerationConfiguration(max_new_tokens=body["max_tokens"])
+            generation = GenerationConfiguration(
+                max_new_tokens=body["max_tokens"], min_new_tokens=body["min_tokens"]
+            )
             key = body["seed"].to_bytes(4, "big")
             [own] = self.model.continuations([body["prompt"]], [[key]], generation)
         said = own.utterances[0]

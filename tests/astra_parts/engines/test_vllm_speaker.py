@@ -1,4 +1,6 @@
 import json
+import re
+import threading
 
 import pytest
 import torch
@@ -6,7 +8,7 @@ from each_row import each_row
 from played_vllm import LORA, played_vllm
 
 from astra_core.config import GenerationConfiguration
-from astra_core.errors import RolloutError
+from astra_core.errors import ConfigurationError, RolloutError
 from astra_core.models.lora import add_adapters
 from astra_parts.engines.vllm_speaker import VllmOptions, VllmSpeaker, read, sampling
 from astra_parts.targets.calls import CallError
@@ -37,9 +39,13 @@ def speaker(server, attacker, folder, **options):
     return attacker.elsewhere
 
 
-def say(attacker):
-    contexts = [attacker.closed(attacker.encode(text)) for text in ("why so", "you are")]
-    found = attacker.continuations(contexts, KEYS, SHORT)
+def contexts_of(attacker):
+    return [attacker.closed(attacker.encode(text)) for text in ("why so", "you are")]
+
+
+def say(attacker, keys=KEYS, how=SHORT):
+    contexts = contexts_of(attacker)
+    found = attacker.continuations(contexts, keys, how)
     return [own for each in found for own in each.utterances], contexts
 
 
@@ -66,13 +72,45 @@ def test_what_is_said_is_the_present_adapters_with_the_log_probabilities_of_both
         assert server.loads[-1:] == [each.name for each in own._folder.iterdir()]
         learn(attacker)
     own.close()
+    assert {} == server.adapters
+    assert not own._folder.exists()
+
+
+def test_nothing_is_removed_but_the_adapters_that_it_wrote(server, attacker, tmp_path):
+    own = speaker(server, attacker, tmp_path)
+    theirs = [own._folder / name for name in ("astra-project", "astra-notes.txt")]
+    theirs[0].mkdir(parents=True)
+    theirs[1].write_text("mine", "utf-8")
+    say(attacker)
+    learn(attacker)
+    say(attacker)
+    own.close()
+    assert sorted(theirs) == sorted(own._folder.iterdir())
+
+
+def test_what_another_run_has_at_the_server_stays_there(server, attacker, tmp_path):
+    first = speaker(server, attacker, tmp_path / "one")
+    said = say(attacker)[0]
+    [theirs] = server.adapters
+    # Of the same weights, and then of others.
+    second = speaker(server, attacker, tmp_path / "two")
+    assert said == say(attacker)[0]
+    assert 2 == len(server.adapters)
+    learn(attacker)
+    say(attacker)
+    assert 2 == len(server.adapters)
+    second.close()
+    assert [theirs] == list(server.adapters) == [each.name for each in first._folder.iterdir()]
+    first.close()
 
 
 def test_a_server_that_was_started_again_is_given_the_adapters_again(server, attacker, tmp_path):
-    first = say_all(server, attacker, tmp_path / "one")
-    attacker.elsewhere.close()
+    own = speaker(server, attacker, tmp_path)
+    first = say(attacker)[0]
     server.start_again()
-    second = say_all(server, attacker, tmp_path / "two")
+    own.calls.replies.close()
+    own.calls.replies.path.unlink()
+    second = say(attacker)[0]
     assert first == second
     assert 2 == len(server.loads) == 2 * len({*server.loads})
     attacker.elsewhere.close()
@@ -92,7 +130,7 @@ def test_a_server_that_dies_in_mid_rollout_ends_it_in_one_line_and_the_next_try_
     server.paths.clear()
 
     def die(handler, body, number):
-        if server.paths.count("completions") >= 3:
+        if server.paths.count("completions") >= 2:
             handler.close_connection = True
         else:
             server.answer(handler, body, number)
@@ -140,6 +178,95 @@ def test_a_server_of_another_base_model_is_found_by_its_log_probabilities(attack
         # The next try looks again.
         assert {} == server.adapters
         attacker.elsewhere.close()
+
+
+def test_adapters_whose_check_failed_are_checked_before_anything_is_drawn(attacker, tmp_path):
+    first = threading.Lock()
+    with played_vllm(seed=5) as server:
+
+        def fail_once(handler, body, number):
+            is_draw = handler.path.endswith("completions")
+            if is_draw and server.loads and first.acquire(blocking=False):
+                handler.give_json({"error": {"message": "busy"}}, 503)
+            else:
+                server.answer(handler, body, number)
+
+        server.behave = fail_once
+        own = speaker(server, attacker, tmp_path, retries=1)
+        with pytest.raises(RolloutError, match=r"within 0\.5 nats a token"):
+            say(attacker)
+        assert {} == server.adapters
+        own.close()
+
+
+def test_a_draw_between_loading_and_check_is_not_used(server, attacker, tmp_path):
+    """The server comes back with another base; one draw waits there until adapters are loaded."""
+    own = speaker(server, attacker, tmp_path, concurrency=2)
+    say(attacker)
+    before = own.calls.replies.spent("default").tokens_out
+    loaded, answered, first = threading.Event(), threading.Event(), threading.Lock()
+    with played_vllm(seed=5) as other:
+
+        def behave(handler, body, number):
+            is_draw = handler.path.endswith("completions")
+            if is_draw and first.acquire(blocking=False):
+                loaded.wait(20)
+                other.answer(handler, body, number)
+                answered.set()
+                return
+            if is_draw and loaded.is_set():
+                answered.wait(20)
+            other.answer(handler, body, number)
+            if handler.path.endswith("/load_lora_adapter"):
+                loaded.set()
+
+        server.behave = behave
+        with pytest.raises(RolloutError, match=r"within 0\.5 nats a token"):
+            say(attacker, [[b"dddd"], [b"eeee"]])
+    assert answered.is_set()
+    assert before == own.calls.replies.spent("default").tokens_out
+    server.behave = server.answer
+    own.close()
+
+
+def test_another_base_model_is_found_where_the_first_draw_is_one_token(attacker, tmp_path):
+    silent = GenerationConfiguration(max_new_tokens=6, min_new_tokens=0)
+    keys = [[word(seed) for seed in range(400)]]
+    [found] = attacker.continuations(contexts_of(attacker)[:1], keys, silent)
+    seed = [len(each.token_ids) for each in found.utterances].index(1)
+    with played_vllm() as server:
+
+        def agree_at_first(told):
+            numbers = told["choices"][0]["logprobs"]["token_logprobs"]
+            numbers[1:] = [each - 5.0 for each in numbers[1:]]
+            return told
+
+        server.answered = agree_at_first
+        own = speaker(server, attacker, tmp_path, concurrency=1)
+        with pytest.raises(RolloutError, match=r"within 0\.5 nats a token"):
+            say(attacker, [[word(2 * seed)], []], silent)
+        own.close()
+
+
+def word(number):
+    return number.to_bytes(4, "big")
+
+
+def test_a_budget_is_spent_to_its_last_call_since_none_is_left_for_evaluations(
+    server, attacker, tmp_path
+):
+    own = speaker(server, attacker, tmp_path, budget={"calls": 3})
+    assert 3 == len(say(attacker)[0])
+    own.close()
+    with pytest.raises(ValueError, match="evaluation_share must be left out for trainer 'vllm'"):
+        VllmOptions(base_url=server.url, budget={"evaluation_share": 0.5})
+
+
+def test_more_barred_ids_than_a_request_may_name_are_refused(server, attacker, tmp_path):
+    attacker.barred_ids = tuple(range(100, 1125))
+    reason = re.escape("at most 1024 ids that are never said for trainer 'vllm', got 1025")
+    with pytest.raises(ConfigurationError, match=reason):
+        speaker(server, attacker, tmp_path)
 
 
 def test_a_server_that_takes_no_adapters_is_told_how_to_start_it(server, attacker, tmp_path):

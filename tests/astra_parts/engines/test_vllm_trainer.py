@@ -21,9 +21,10 @@ def server():
         yield own
 
 
-def trainer(url, folder, *, talk=TALK, **changes):
+def trainer(url, folder, *, talk=TALK, shared=None, **changes):
     """A trainer as a new process would build it."""
     options = {"base_url": url, "replies": str(folder / "replies"), "retries": 0}
+    options |= {"folder": str(shared)} if shared else {}
     settings = {
         "trainer": {"name": "vllm", "options": options},
         "lora": {"rank": 2},
@@ -55,6 +56,7 @@ def test_a_run_whose_server_dies_is_resumed_to_the_same_weights(server, tmp_path
     # The untrained attacker and both that were trained; now it speaks itself.
     assert 3 == len({*server.loads})
     assert whole.sampler.system.attacker.elsewhere is None
+    assert {} == server.adapters
     num_draws = server.paths.count("completions")
     server.start_again()
     server.paths.clear()
@@ -74,6 +76,20 @@ def test_a_run_whose_server_dies_is_resumed_to_the_same_weights(server, tmp_path
     assert reports[-1].loss == list(again.steps())[-1].loss
     for name, weight in weights(whole).items():
         assert torch.equal(weight, weights(again)[name]), name
+
+
+def test_runs_that_share_a_folder_have_their_own_in_it(server, tmp_path):
+    shared = tmp_path / "shared"
+    theirs = shared / "astra-project"
+    theirs.mkdir(parents=True)
+    runs = [trainer(server.url, tmp_path / name, shared=shared) for name in ("one", "two")]
+    for own in runs:
+        own.dry_run()
+    assert 2 == len(server.adapters) == len({*server.adapters.values()})
+    for own in runs:
+        own.close()
+    assert {} == server.adapters
+    assert [theirs] == list(shared.iterdir())
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.05])
