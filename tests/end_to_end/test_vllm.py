@@ -53,8 +53,8 @@ def test_an_attacker_and_a_target_are_at_vllm_which_is_killed_in_mid_rollout(tmp
     with vllm_server(tmp_path, port) as (url, server):
         whole = finished(tmp_path / "whole", url)
         num_draws = len(draws(tmp_path / "whole"))
-        # The base, and of three versions of adapters the one of now.
-        assert 2 == len(httpx.get(f"{url}/models").json()["data"])
+        # The base alone: a run that has ended takes its adapters away.
+        assert 1 == len(httpx.get(f"{url}/models").json()["data"])
 
         run = start(tmp_path / "cut", url)
         # In the second level of the first trees: what the attacker says, not the target.

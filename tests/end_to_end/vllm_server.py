@@ -59,7 +59,7 @@ def start(port: int, log: Path) -> subprocess.Popen[bytes]:
     }
     model = ["--model", SHIPPED, "--served-model-name", "shipped", "--dtype", "float32"]
     # Without the last, 0.32.0 on a processor dies of a seeded draw whose context it reads in parts.
-    lora = ["--enable-lora", "--max-lora-rank", "8"]
+    lora = ["--enable-lora", "--max-lora-rank", "8", "--logprobs-mode", "raw_logprobs"]
     quick = ["--enforce-eager", "--max-model-len", "256", "--no-enable-chunked-prefill"]
     where = ["--host", "127.0.0.1", "--port", str(port)]
     program = [FOLDER / "bin" / "python", "-m", "vllm.entrypoints.openai.api_server"]

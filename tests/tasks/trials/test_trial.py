@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from played_vllm import LORA, played_vllm
 from small_world import PARAMS, write_world
 
 from astra_core.config import Choice
@@ -12,6 +13,7 @@ from astra_core.errors import DataError
 from tasks.pipeline.stage import stage_of
 from tasks.records.prompt_table import METADATA
 from tasks.stages import rollouts, training
+from tasks.trials.rate_range import run_rate_range
 from tasks.trials.trial import SECTIONS, check_inputs, run_trial
 
 
@@ -110,6 +112,27 @@ def test_a_trainer_without_rollouts_is_tried_too(tried, world):
 
     assert 0.0 == parts["rollouts in training"]["calls"]
     assert parts["rollouts"]["calls"] > 0.0
+
+
+@pytest.mark.real
+def test_no_adapters_stay_at_a_server_that_it_was_tried_with(
+    tmp_path, monkeypatch, capfd, restored
+):
+    monkeypatch.chdir(tmp_path)
+    write_world(tmp_path)
+    with played_vllm(seed=3) as server:
+        options = {"base_url": server.url, "replies": str(tmp_path / "replies")}
+        changes = {
+            "trainer": Choice(name="vllm", options=options),
+            "algorithm": Choice(name="grpo"),
+            "lora": LORA,
+        }
+        own = PARAMS.training.model_copy(update=changes)
+        params = PARAMS.model_copy(update={"training": own})
+        run_trial(params, price=None, is_revealed=False, as_json=True)
+        assert ([*server.adapters], 1) == ([], len(server.loads))
+        run_rate_range(params, [1e-5, 1e-2])
+        assert {} == server.adapters
 
 
 def test_what_earlier_stages_read_is_not_read_again():
