@@ -49,12 +49,18 @@ def read_requests(path: Path) -> list[Request]:
 
 
 def _rows(path: Path) -> Iterator[FileRow]:
+    columns = Columns("prompt", "all")
     try:
-        yield from read_rows(path, Columns("prompt", "all"))
+        yield from read_rows(path, columns)
     except ConfigurationError as error:
         # The reader names the keys of the prompts.
         msg = f"{_KEY}: {str(error).partition(';')[0]}; see 'astra params evaluation'"
         raise ConfigurationError(msg) from None
+    for name, problem in columns.left_out.items():
+        # Without their labels, requests to refuse would count as harmless.
+        if name.strip().lower() == "label":
+            msg = f"{path} must hold plain words in one column '{name}', got {problem}; correct it"
+            raise DataError(msg)
 
 
 def _request(row: FileRow, path: Path) -> Request | None:

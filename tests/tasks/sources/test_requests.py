@@ -51,6 +51,7 @@ def test_columns_are_known_in_any_case(tmp_path):
             DataError,
             "line 2 must have the label safe or unsafe, got none",
         ),
+        ("prompt,label,label\nHit him?,unsafe,unsafe\n", DataError, "got several columns"),
         ("prompt,label\nHit him?,unsafe\n", DataError, "with the label safe, got none of 1"),
     ],
 )
