@@ -5,7 +5,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import httpx
@@ -43,7 +43,8 @@ def draws(folder):
     """What is kept of the attacker, by the key of each request."""
     found = {}
     for file in folder.glob("replies/vllm-*.sqlite"):
-        with closing(sqlite3.connect(file)) as base:
+        # A file that was made this moment has no table yet.
+        with closing(sqlite3.connect(file)) as base, suppress(sqlite3.OperationalError):
             found |= dict(base.execute("SELECT key, text FROM replies").fetchall())
     return found
 
