@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,20 @@ class Lessons(Harness):
         self._steps = tuple(steps)
 
     def collected(self, iteration: int, graphs: Sequence[Graph] | None) -> Experience:
-        """All lessons; existing rollouts are ignored."""
+        """All lessons; existing rollouts are ignored.
+
+        The limit on a step's move is measured from how likely the attacker finds each lesson now.
+        """
         del graphs
-        return Experience(iteration, (), self._steps, {"rollout/num_steps": len(self._steps)}, 0.0)
+        nodes = [step.node for step in self._steps]
+        known = self.sampler.system.attacker.continuation_logprobs(
+            [node.context_ids for node in nodes], [node.probe_ids for node in nodes]
+        )
+        steps = tuple(
+            replace(step, node=replace(node, probe=replace(node.probe, logprobs=own)))
+            for step, node, own in zip(self._steps, nodes, known, strict=True)
+        )
+        return Experience(iteration, (), steps, {"rollout/num_steps": len(steps)}, 0.0)
 
 
 def read_lessons(path: Path, system: System) -> list[PolicyStep]:
