@@ -19,7 +19,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 PIPELINE = ("ops", "serve", "sweep")
 # Installed with what needs it.
 BESIDE = {"starlette": "fastapi", "uvicorn": "prefect", "alembic": "mlflow", "voluptuous": "dvc"}
-BESIDE |= {"dvc-data": "dvc", "dvc-objects": "dvc"}
+BESIDE |= {"dvc-data": "dvc", "dvc-objects": "dvc", "triton": "torch"}
 ALONE = f"""\
 import sys
 sys.path.insert(0, {str(ROOT / "tests/astra_core")!r})

@@ -141,4 +141,4 @@ def test_the_page_has_the_categories_of_the_candidate_that_was_registered_last(
 
     page = decision_page(decided, **places)
     assert page.startswith(decided.summary())
-    assert has_table is ("| fraud | 9 | 0.500 [0.400, 0.600] |" in page)
+    assert has_table is ("| fraud | 9 | 50.0% [40.0%, 60.0%] |" in page)

@@ -93,7 +93,7 @@ def test_a_stage_chooses_before_torch_is_loaded():
         "import os, sys; from tasks.machine.thread_waits import FREE;"
         "from tasks.pipeline import boundary; from tasks.pipeline.order import find_stage;"
         "choose = boundary.set_thread_waits;"
-        "loaded = 'torch' in sys.modules; boundary._prepared(find_stage('models'));"
+        "loaded = 'torch' in sys.modules; boundary._prepare(find_stage('models'));"
         "print(loaded, *(os.environ[name] for name in FREE))"
     )
     free = {name: value for name, value in os.environ.items() if name not in FREE}
