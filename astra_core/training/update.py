@@ -110,7 +110,7 @@ class Updates:
 
     Attributes:
         plan: How the attacker is run while it learns.
-        plans: Of every model that learns, by its agent's name; one attacker has none.
+        plans: Of every model that learns, by its agent's name; a lone attacker's is empty.
         learners: One, or for several agents one for each that has its own weights.
         shards: The divided weights, if ``training.sharding`` divides them.
         optimizer: The first learner's optimiser.
