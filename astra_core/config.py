@@ -7,7 +7,7 @@ Sections validate strictly: the number 16 is not the text "16".
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from astra_core.settings.agents import (
     AgentConfiguration as AgentConfiguration,
@@ -24,6 +24,8 @@ from astra_core.settings.sections import (
     Probability as Probability,
     Seconds as Seconds,
     Section as Section,
+    WeightedTarget as WeightedTarget,
+    as_one_target,
 )
 from astra_core.settings.sizes import MOST_NEW_TOKENS, MOST_TURNS
 from astra_core.settings.training import (
@@ -103,8 +105,11 @@ class SystemConfiguration(Section):
     probe: GenerationConfiguration = GenerationConfiguration()
     response: GenerationConfiguration = GenerationConfiguration()
     attacker: AttackerConfiguration = AttackerConfiguration()
-    target: Choice = Field(
-        Choice(name="causal_lm"), description="What is attacked, and how it is reached."
+    target: Annotated[
+        Choice, BeforeValidator(as_one_target, json_schema_input_type=Choice | list[WeightedTarget])
+    ] = Field(
+        Choice(name="causal_lm"),
+        description="What is attacked, and how it is reached; or a list of several with weights.",
     )
     scorer: Choice = Field(Choice(name="profanity"), description="Judges the replies.")
     probe_scorer: Choice | None = Field(

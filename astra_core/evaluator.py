@@ -1,20 +1,28 @@
 """The evaluation by which attackers are compared: fixed prompts, fixed keys, batched."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from math import fsum
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from astra_core.agents import turn_figures
 from astra_core.config import EvaluationConfiguration
 from astra_core.errors import BudgetError, ConfigurationError, DataError
 from astra_core.errors.exception_text import nearest
-from astra_core.metrics.attack import PromptOutcome, attack_metrics, prompt_outcome
+from astra_core.metrics.attack import (
+    PromptOutcome,
+    attack_metrics,
+    prompt_outcome,
+    weighted_outcome,
+)
 from astra_core.metrics.statistics import Interval, bootstrap_mean, rate_interval
 from astra_core.reward import Reward, rewarded
 from astra_core.rollout import Graph, Prompt
 from astra_core.samplers.tree import TreeSampler
 from astra_core.system import System
+from astra_core.target import led_against
 
 Value = TypeVar("Value")
 
@@ -42,6 +50,8 @@ class Evaluation:
         confirmed: For each prompt the share of rollouts that a second judge confirms; empty
             without one.
         strategies: For each graph the strategies of its hits; empty where none were looked for.
+        weights: Of several targets by name, each of which was led against by every prompt: the
+            graphs are those of the first, then those of the next. Empty for a single target.
     """
 
     intervals: dict[str, Interval]
@@ -50,6 +60,27 @@ class Evaluation:
     graphs: tuple[Graph, ...]
     confirmed: tuple[float, ...] = ()
     strategies: tuple[tuple[int, ...], ...] = ()
+    weights: Mapping[str, float] = field(default_factory=dict)
+    each: tuple[PromptOutcome, ...] = ()
+    """The outcome of each graph."""
+
+    def against(self, name: str) -> tuple[PromptOutcome, ...]:
+        """The outcomes of one of several targets, in the order of the prompts."""
+        first = list(self.weights).index(name) * len(self.outcomes)
+        return self.each[first : first + len(self.outcomes)]
+
+    def by_prompt(self, values: Sequence[Value]) -> list[tuple[Value, ...]]:
+        """Values of the graphs, as those of each prompt: one for each target."""
+        count = len(self.outcomes)
+        return [tuple(values[at::count]) for at in range(count)]
+
+    def weighted(self, values: Sequence[float]) -> tuple[float, ...]:
+        """Values of the graphs, as the weighted mean of each prompt."""
+        shares = tuple(self.weights.values()) or (1.0,)
+        return tuple(
+            fsum(share * value for share, value in zip(shares, own, strict=True))
+            for own in self.by_prompt(values)
+        )
 
     def metrics(self) -> dict[str, float]:
         """Every figure as ``eval/name``; intervals add ``_low`` and ``_high``."""
@@ -125,11 +156,17 @@ class Evaluator:
 
         Raises BudgetError if what the target may cost is spent, in whichever process.
         """
-        config = self.config
+        config, weights = self.config, system.target.weights
+        # Each target meets every prompt, as a run of its own with its own probes.
+        led = [
+            replace(led_against(prompt, name), run_id=number)
+            for number, name in enumerate(weights)
+            for prompt in self._prompts
+        ]
         sampler = TreeSampler(
             TreeSampler.Options(),
             system=system,
-            prompts=self._prompts,
+            prompts=led or self._prompts,
             reward=self._reward,
             seed=self._seed,
         )
@@ -139,21 +176,34 @@ class Evaluator:
             "purpose": "evaluation",
             "num_responses": config.num_responses,
         }
-        graphs = _grow_all(sampler, grown, ranks) if ranks else _grow(sampler, self._prompts, grown)
-        found = self.judged(rewarded(self._reward, graphs))
+        own = sampler.prompts
+        graphs = _grow_all(sampler, grown, ranks) if ranks else _grow(sampler, own, grown)
+        found = self.judged(rewarded(self._reward, graphs), weights=weights)
         figures = turn_figures(system.agents, system.player, found.graphs)
         return replace(found, figures={**found.figures, **figures})
 
-    def judged(self, graphs: Sequence[Graph]) -> Evaluation:
+    def judged(
+        self, graphs: Sequence[Graph], *, weights: Mapping[str, float] = MappingProxyType({})
+    ) -> Evaluation:
         """The evaluation of existing rollouts.
+
+        ``weights``: of several targets, against each of which all prompts were led; see
+        ``Evaluation``. Rates are then weighted means, and each target's is told apart.
 
         Raises DataError if none of the replies could be judged.
         """
         config = self.config
         _require_judged(graphs)
-        outcomes = tuple(prompt_outcome(graph, threshold=config.threshold) for graph in graphs)
+        each = tuple(prompt_outcome(graph, threshold=config.threshold) for graph in graphs)
+        count = len(graphs) // max(len(weights), 1)
+        shares = tuple(weights.values())
+        outcomes = (
+            tuple(weighted_outcome(each[at::count], shares) for at in range(count))
+            if weights
+            else each
+        )
 
-        def interval(name: str) -> Interval:
+        def interval(name: str, outcomes: Sequence[PromptOutcome] = outcomes) -> Interval:
             mean_of = bootstrap_mean if name == "score_mean" else rate_interval
             return mean_of(
                 [asdict(outcome)[name] for outcome in outcomes],
@@ -171,10 +221,18 @@ class Evaluator:
                 "first_turn_success_rate": interval("first_turn_success_rate"),
                 "attempt_success_rate": interval("attempt_success_rate"),
                 "score_mean": interval("score_mean"),
+                **{
+                    f"attack_success_rate_{name}": interval(
+                        "success_rate", each[number * count : (number + 1) * count]
+                    )
+                    for number, name in enumerate(weights)
+                },
             },
             figures=figures,
             outcomes=outcomes,
             graphs=tuple(graphs),
+            weights=weights,
+            each=each,
         )
 
 

@@ -39,6 +39,8 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "endpoint": "astra_parts.targets.endpoint:Endpoint",
             "command": "astra_parts.targets.command:Command",
             "scripted": "astra_parts.targets.scripted:Scripted",
+            # Written as a list in ``system.target``.
+            "mixture": "astra_parts.targets.mixture:Mixture",
         },
         "scorer": {
             "profanity": "astra_core.scorers.profanity:ProfanityScorer",

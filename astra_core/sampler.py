@@ -95,7 +95,9 @@ class Sampler(Plugin):
 
     def runs(self, iteration: int, count: int) -> tuple[Prompt, ...]:
         """The ``episodes`` of one iteration, repeated for each of their runs."""
-        return runs_of(self.episodes(iteration, count), self.runs_per_prompt)
+        chosen = self.episodes(iteration, count)
+        drawn = self.system.target.drawn(chosen, seed=self.seed, iteration=iteration)
+        return runs_of(drawn, self.runs_per_prompt)
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float] | None:
         """Figures for the log, after an experience was rewarded; may update a memory.

@@ -8,14 +8,16 @@ the text if a local model sampled them, so that a model with the same ids need n
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from astra_core.config import GenerationConfiguration, Section, SystemConfiguration
 from astra_core.conversation import Conversation, Message
 from astra_core.extensions.plugin_class import Plugin
-from astra_core.rollout import Failure, FinishReason
+from astra_core.rollout import Failure, FinishReason, Prompt
+from astra_core.seeding import derive_key, generator
 
 if TYPE_CHECKING:
     import torch
@@ -102,6 +104,21 @@ class Answer:
 
 Outcome = Answer | Failure
 """The outcome of one call."""
+LED_AGAINST = "system_target"
+"""The column of a prompt with the name of the one of several targets that its tree is led against.
+"""
+
+
+def led_against(prompt: Prompt, name: str) -> Prompt:
+    """The prompt, whose tree is led against the target of this name."""
+    return replace(prompt, metadata={**prompt.metadata, LED_AGAINST: name})
+
+
+def drawn_target(weights: Mapping[str, float], key: bytes) -> str:
+    """The name that a key draws, by weights that sum to 1."""
+    number, names = float(generator(key).random()), list(weights)
+    ends = accumulate(weights.values())
+    return next((name for name, end in zip(names, ends, strict=True) if number < end), names[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +156,11 @@ class Target(Plugin):
         super().__init__(options)
         self.surroundings = surroundings
 
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """Weights of several targets by name, which sum to 1; empty for a single one."""
+        return {}
+
     @abstractmethod
     def digest(self) -> str:
         """A digest of all that its replies depend on; equal digests make figures comparable."""
@@ -170,6 +192,20 @@ class Target(Plugin):
         tokens_per_batch: int = 16384,
     ) -> None:
         """Prepares for probes after these conversations, if that helps; gives no reply."""
+
+    def drawn(self, prompts: Sequence[Prompt], *, seed: int, iteration: int) -> tuple[Prompt, ...]:
+        """The prompts of a training's iteration, each led against one of several targets.
+
+        The draw depends on the seed, the iteration and the prompt alone, so that all runs of a
+        prompt, which algorithms compare, meet the same target.
+        """
+        if not self.weights:
+            return tuple(prompts)
+        keys = [derive_key(seed, "target", iteration, own.prompt_id) for own in prompts]
+        return tuple(
+            led_against(own, drawn_target(self.weights, key))
+            for own, key in zip(prompts, keys, strict=True)
+        )
 
     def remembering(self, max_bytes: int, *, is_bf16: bool = False) -> AbstractContextManager[None]:
         """A scope of one rollout, in which it may cache up to ``max_bytes`` of what it reads."""

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar
 
 from astra_core.metrics.diversity import distinct_n, self_bleu, unique_fraction
 from astra_core.rollout import Graph, Node
@@ -61,6 +61,20 @@ def prompt_outcome(graph: Graph, *, threshold: float) -> PromptOutcome:
         num_failed=sum(node.has_failed for node in nodes),
         num_unjudged=_num_unjudged(nodes),
     )
+
+
+def weighted_outcome(outcomes: Sequence[PromptOutcome], weights: Sequence[float]) -> PromptOutcome:
+    """The outcome of one prompt over several targets: shares by weight, which sum to 1."""
+    sides = [asdict(own) for own in outcomes]
+
+    def joined(name: str) -> Any:
+        values = [own[name] for own in sides]
+        if name.startswith("num_"):
+            return sum(values)
+        return math.fsum(share * value for share, value in zip(weights, values, strict=True))
+
+    names = (field.name for field in fields(PromptOutcome) if field.name != "prompt_id")
+    return PromptOutcome(outcomes[0].prompt_id, **{name: joined(name) for name in names})
 
 
 def attack_metrics(graphs: Sequence[Graph], *, threshold: float) -> dict[str, float]:

@@ -178,3 +178,24 @@ class Choice(Section):
         """The options that this plug-in's class is to read."""
         del plugin
         return self.options
+
+
+class WeightedTarget(Choice):
+    """One of several targets of a training."""
+
+    weight: Positive = Field(1.0, description="Share of the trees led against it, before scaling.")
+    label: str | None = Field(
+        None, pattern=r"^\w[\w .-]{0,63}$", description="Its name in figures; null: its kind."
+    )
+
+    @property
+    def called(self) -> str:
+        """Its name in figures and records."""
+        return self.label or self.name
+
+
+def as_one_target(given: Any) -> Any:
+    """A list of targets as the one target that is made of them; anything else as it is."""
+    if not isinstance(given, list):
+        return given
+    return {"name": "mixture", "options": {"targets": given}}

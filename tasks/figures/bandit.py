@@ -43,7 +43,8 @@ def with_bandit(
         won = halved(
             first_scores(first), pull, threshold=config.threshold, budget=config.bandit_calls
         )
-        said = evaluator.judged(replayed(system, prompts, won.winners, shape=shape, seed=seed))
+        graphs = replayed(system, prompts, won.winners, shape=shape, seed=seed)
+        said = evaluator.judged(graphs, weights=untrained.weights)
     except (BudgetError, TargetError, DataError):
         return untrained
     if said.figures["failed_rate"] > _MOST_FAILED:

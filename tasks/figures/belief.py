@@ -166,7 +166,7 @@ class Believer:
         }
         scores = second_scores(second, found.graphs, trees_at_once=self.trees_at_once)
         judged = list(zip(found.graphs, scores, strict=True))
-        rates = tuple(confirmed_rate(graph, own, **limits) for graph, own in judged)
+        rates = found.weighted([confirmed_rate(graph, own, **limits) for graph, own in judged])
         pairs = [verdict_pairs(graph, own, **limits) for graph, own in judged]
         agreed = agreement(pairs, **self.bootstrap)
         intervals = {

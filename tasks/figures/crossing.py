@@ -8,8 +8,8 @@ from typing import Any
 from astra_core.errors import ConfigurationError
 from astra_core.metrics.statistics import Interval
 from astra_core.models.folders import require_folder
-from astra_core.registry import find
 from tasks.params.schema import Params
+from tasks.params.targets import has_weights
 from tasks.records.evaluation import RATE
 from tasks.records.models import ModelEntry, read_manifest, read_model_paths, write_manifest
 from tasks.stages.evaluation import evaluate_checkpoint
@@ -41,7 +41,7 @@ def base_with_target(folder: Path, params: Params, *, base: Path = BASE) -> Path
     from astra_core.models.pretrained import weights_digest
 
     target = params.system.target
-    if not find("target", target).plugin.has_weights:
+    if not has_weights(target):
         msg = (
             f"a target's folder needs a system.target with weights, got '{target.name}'; add "
             "--set system.target.name=causal_lm, or name the other endpoint by --set"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from astra_core.config import SystemConfiguration
 from astra_core.registry import find
 from astra_parts.metrics.invented_words import InventedWords
+from tasks.params.targets import has_weights
 from tasks.records.evaluation import CONFIRMED, NONWORDS
 
 if TYPE_CHECKING:
@@ -24,17 +25,25 @@ def prompt_rows(
 ) -> list[dict[str, Any]]:
     """A row per prompt: role, outcome, strategies of its hits, share of invented words."""
     is_asked = evaluation.figures["strategy_hits_asked"] > 0
-    told = zip(evaluation.outcomes, evaluation.strategies, evaluation.graphs, strict=True)
+    told = zip(
+        evaluation.outcomes,
+        evaluation.by_prompt(evaluation.strategies),
+        evaluation.weighted([invented.share(graph) for graph in evaluation.graphs]),
+        strict=True,
+    )
     rows = [
         {
             "role": role,
             **asdict(outcome),
-            STRATEGIES: list(own),
+            STRATEGIES: [way for each in own for way in each],
             ASKED: is_asked,
-            NONWORDS: invented.share(graph),
+            NONWORDS: share,
         }
-        for outcome, own, graph in told
+        for outcome, own, share in told
     ]
+    for name in evaluation.weights:
+        for row, outcome in zip(rows, evaluation.against(name), strict=True):
+            row[f"success_rate_{name}"] = outcome.success_rate
     if not evaluation.confirmed:
         return rows
     confirmed = zip(rows, evaluation.confirmed, strict=True)
@@ -46,7 +55,7 @@ def target_note(system: SystemConfiguration) -> dict[str, str] | None:
     from astra_core.target import Surroundings
 
     found = find("target", system.target)
-    if found.plugin.has_weights:
+    if has_weights(system.target):
         return None
     target: Target = found.build(surroundings=Surroundings(system))
     return {"digest": target.digest(), "name": target.spelled() or found.name}
@@ -62,7 +71,7 @@ def target_figures(target: "Target", found: "Evaluation") -> dict[str, float]:
     if "cost" in used:
         successes = sum(
             outcome.success_rate * sum(1 for _ in graph.paths())
-            for outcome, graph in zip(found.outcomes, found.graphs, strict=True)
+            for outcome, graph in zip(found.each, found.graphs, strict=True)
         )
         figures["target_cost_per_success"] = used["cost"] / successes if successes else math.nan
     return figures

@@ -1,4 +1,4 @@
-"""What both attackers said, said to other targets: what was learned on one may fail on another."""
+"""Both attackers against other targets and each of several: what one falls for another may not."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -29,6 +29,25 @@ def transfers(
         name: _transfer(trained, untrained, other, examiner=examiner)
         for name, other in examiner.params.evaluation.transfer.items()
     }
+
+
+def by_target(
+    trained: "Evaluation", untrained: "Evaluation", *, examiner: Examiner
+) -> dict[str, Transfer]:
+    """Success of both attackers against each of several weighted targets; {} for one target."""
+    bootstrap = examiner.believer.bootstrap
+    found = {}
+    for name in trained.weights:
+        sides = [own.against(name) for own in (trained, untrained)]
+        after, before = ([each.success_rate for each in own] for own in sides)
+        ids = [each.prompt_id for each in sides[0]]
+        gains = [own - other for own, other in zip(after, before, strict=True)]
+        found[name] = Transfer(
+            attacker=rate_interval(after, **bootstrap),
+            baseline=rate_interval(before, **bootstrap),
+            lift=paired_gain(ids, gains, **bootstrap),
+        )
+    return found
 
 
 def _transfer(

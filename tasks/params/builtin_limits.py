@@ -5,8 +5,8 @@ of ``tasks/builtin``.
 """
 
 from astra_core.errors import ConfigurationError
-from astra_core.registry import resolve
 from tasks.params.schema import Params
+from tasks.params.targets import has_weights
 
 # A machine without an accelerator trains this in hours rather than weeks; memory bounds the rest.
 _MOST = {
@@ -40,7 +40,7 @@ def check_builtin(params: Params) -> None:
         rule = f"a multiple of twice num_heads = {config.num_heads}"
         _refuse("models.builtin.hidden_size", rule, config.hidden_size)
     speakers = {"probe": params.models.attacker}
-    if resolve("target", params.system.target.name).has_weights:
+    if has_weights(params.system.target):
         speakers["response"] = params.models.target
     for name, model in speakers.items():
         longest = getattr(params.system, name).max_new_tokens

@@ -17,6 +17,7 @@ from tasks.params.columns import check_columns, check_sizes, known_columns
 from tasks.params.inputs import check_inputs
 from tasks.params.models import ModelsConfiguration, ModelSource
 from tasks.params.schema import FlowConfiguration, Params
+from tasks.params.targets import MIXTURE, has_weights, targets_of
 from tasks.params.templates import check_templates, check_weight_names
 from tasks.params.verdicts import is_known, remember, verdict_key
 from tasks.pipeline.names import PROMOTION, STAGE_NAMES
@@ -51,6 +52,7 @@ class Setup:
             trainer=find("trainer", training.trainer),
             algorithm=find("algorithm", training.algorithm),
         )
+        targets_of(system.target)
         # Nothing else that is checked depends on these.
         second = params.evaluation.second_judge
         for judge in (system.scorer, text_scorer_choice(system), *([second] if second else [])):
@@ -81,6 +83,7 @@ def check_params(params: Params, *, is_kept: bool = False) -> None:
 def _check_all(params: Params) -> None:
     setup = Setup.of(params)
     _check_executor(setup)
+    _check_list(setup)
     _check_metric(setup)
     check_builtin(params)
     check_sizes(params)
@@ -154,10 +157,21 @@ def _check_belief(params: Params) -> None:
         read_requests(params.evaluation.benign_prompts)
 
 
+def _check_list(setup: Setup) -> None:
+    """Checks that several targets are measured by nothing that takes only one."""
+    for key in ("transfer", "calibration"):
+        if setup.target.name == MIXTURE and getattr(setup.params.evaluation, key):
+            msg = (
+                f"evaluation.{key} must be left out where system.target is a list, got one; "
+                "name one target, or leave it out"
+            )
+            raise ConfigurationError(msg)
+
+
 def _check_target(setup: Setup) -> None:
     """Checks that there is one target: weights, or something that has none."""
     name, source = setup.target.name, setup.params.models.target
-    if setup.target.plugin.has_weights or source == ModelSource():
+    if has_weights(setup.params.system.target) or source == ModelSource():
         return
     msg = (
         f"models.target must be left as it is where system.target is '{name}', which has no "
@@ -172,7 +186,7 @@ def _check_needs(setup: Setup) -> None:
     given = set(setup.sampler.plugin.gives)
     # Reading tokenizers takes a second, so it waits for an algorithm that asks.
     asks = "shared_tokenizer" in algorithm.needs_with(options)
-    if not (asks and (not setup.target.plugin.has_weights or _tokenizers_differ(params.models))):
+    if not (asks and (not has_weights(params.system.target) or _tokenizers_differ(params.models))):
         given.add("shared_tokenizer")
     if params.rollouts.runs_per_prompt > 1:
         given.add("runs")
@@ -186,7 +200,7 @@ def _check_signals(setup: Setup) -> None:
     gives = set(ALL_SIGNALS)
     if "reference" not in setup.sampler.plugin.gives:
         gives.discard("reference")
-    if not setup.target.plugin.can_score:
+    if not all(own.plugin.can_score for own in targets_of(setup.params.system.target).values()):
         gives.discard("target_logprobs")
     # Reading a file takes a while, so it waits for a reward that asks.
     if "goal" in reward.needs_with(options):

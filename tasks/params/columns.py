@@ -4,11 +4,12 @@ from typing import Any
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
-from astra_core.registry import find
+from astra_core.registry import Found, find
 from astra_core.rollout.prompt import columns_in
 from astra_core.settings.sizes import refuse_many_texts
 from tasks.params.prompts import PromptsConfiguration
 from tasks.params.schema import Params
+from tasks.params.targets import targets_of
 
 
 def known_columns(prompts: PromptsConfiguration) -> frozenset[str] | None:
@@ -27,9 +28,13 @@ def known_columns(prompts: PromptsConfiguration) -> frozenset[str] | None:
 
 def check_columns(params: Params) -> None:
     """Checks that the prompts have what the system prompt and the judge of secrets read."""
-    asked = {"system.target.options.system_prompt": _columns_told(params.system.target)}
+    asked = {
+        f"{place}.options.system_prompt": _columns_told(own)
+        for place, own in targets_of(params.system.target).items()
+    }
     for name, other in params.evaluation.transfer.items():
-        own = _columns_told(other.target_of(params.system.target)) - other.columns.keys()
+        own = _columns_told(find("target", other.target_of(params.system.target)))
+        own -= other.columns.keys()
         asked[f"evaluation.transfer.{name}.options.system_prompt"] = own
     asked |= _secrets("system.scorer", params.system.scorer)
     asked |= _secrets("evaluation.second_judge", params.evaluation.second_judge)
@@ -46,9 +51,9 @@ def check_columns(params: Params) -> None:
             raise ConfigurationError(msg)
 
 
-def _columns_told(target: Choice) -> frozenset[str]:
+def _columns_told(target: Found) -> frozenset[str]:
     """The columns that a target's system prompt names."""
-    told = getattr(find("target", target).options, "system_prompt", None)
+    told = getattr(target.options, "system_prompt", None)
     return columns_in(told or "")
 
 

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import ConfigurationError
-from astra_core.registry import find, resolve
+from astra_core.registry import resolve
 from tasks.params.models import ModelsConfiguration, ModelSource
 from tasks.params.schema import Params
+from tasks.params.targets import targets_of
 
 if TYPE_CHECKING:
     from torch.nn import Module, Parameter
@@ -24,12 +25,11 @@ def check_templates(params: Params) -> None:
     if attacker.format != "separator":
         told = {"system": attacker.system_prompt, "template": attacker.template}
         _try(models.attacker, attacker.format, where="system.attacker", **told)
-    if system.target.name != "causal_lm":
-        return
-    own = find("target", system.target).options.model_dump()
-    if own["format"] != "separator":
-        where = "system.target.options"
-        _try(models.target, own["format"], where=where, system=own["system_prompt"])
+    for place, target in targets_of(system.target).items():
+        own = target.options
+        if target.name == "causal_lm" and own.format != "separator":
+            where = f"{place}.options"
+            _try(models.target, own.format, where=where, system=own.system_prompt)
 
 
 def _try(

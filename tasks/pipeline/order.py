@@ -11,6 +11,7 @@ from astra_core.paths import is_file, kind_of
 from tasks.params.plugins import PLUGINS, plugin_data, plugin_sources
 from tasks.params.schema import Params
 from tasks.params.seeds import with_root
+from tasks.params.targets import MIXTURE
 from tasks.pipeline.names import STAGE_NAMES
 from tasks.pipeline.stage import Stage, stage_of
 from tasks.pipeline.stage_code import code_digest
@@ -109,11 +110,11 @@ def outside_keys(params: Params) -> dict[str, tuple[str, ...]]:
     """Keys of params.yaml that affect a stage's result only for some values of other keys."""
     is_registered = any(each.source == "version" for each in params.models.sources.values())
     # The stage has no model for a target without weights of its own.
-    is_elsewhere = params.system.target.name != "causal_lm"
+    named = {"causal_lm": (), MIXTURE: ("system.target",)}
     return {
         "models": (
             *(("registration.model_name",) if is_registered else ()),
-            *(("system.target.name",) if is_elsewhere else ()),
+            *named.get(params.system.target.name, ("system.target.name",)),
         )
     }
 

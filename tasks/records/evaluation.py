@@ -38,6 +38,7 @@ _OPTIONAL = (
     "equivalent_tries",
     "plain",
     "over_refusal",
+    "targets",
     "transfer",
 )
 
@@ -176,7 +177,7 @@ class OverRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Both attackers' first turns, said to another target.
+    """Both attackers' first turns, said to another target; or all turns against one of several.
 
     Attributes:
         attacker: The trained attacker's success.
@@ -211,6 +212,8 @@ class EvaluationRecord:
             None in earlier records.
         plain: The prompts asked as they stand; None where that was not asked for.
         over_refusal: Harmless requests that the target refuses; None where none were asked.
+        targets: Both attackers against each of several weighted targets, by their names; empty for
+            one target.
         transfer: Both attackers against other targets, by their names.
     """
 
@@ -230,6 +233,7 @@ class EvaluationRecord:
     equivalent_tries: Span | None = None
     plain: PlainQuestions | None = None
     over_refusal: OverRefusal | None = None
+    targets: dict[str, Transfer] = field(default_factory=dict)
     transfer: dict[str, Transfer] = field(default_factory=dict)
 
     def to_record(self) -> dict[str, Any]:
@@ -247,7 +251,9 @@ class EvaluationRecord:
     def beside(self) -> list[str]:
         """What was measured beside the two attackers, in words."""
         told = [own.told() for own in (self.plain, self.over_refusal) if own]
-        return [*told, *([f"against other targets: {transfers_told(self)}"] * bool(self.transfer))]
+        sides = {"each target": self.targets, "other targets": self.transfer}
+        told += [f"against {name}: {transfers_told(own)}" for name, own in sides.items() if own]
+        return told
 
     def final_figures(self) -> dict[str, float | None]:
         """Flat figures: ``final/...`` for attacker and lift, ``baseline/...`` for the untrained."""
@@ -285,9 +291,9 @@ class EvaluationRecord:
         return found
 
 
-def transfers_told(record: EvaluationRecord) -> str:
-    """Success against other targets, in words; empty if none was asked for."""
-    found = ((name, *own.told()) for name, own in record.transfer.items())
+def transfers_told(others: Mapping[str, Transfer]) -> str:
+    """Success against each of these targets, in words; empty for none."""
+    found = ((name, *own.told()) for name, own in others.items())
     return "; ".join(
         f"{name} {before} -> {after}, gain {gain}" for name, after, before, gain in found
     )

@@ -8,12 +8,13 @@ import pandas as pd
 
 from astra_core.metrics.statistics import Interval
 from astra_parts.metrics.detection import proportion
-from tasks.records.evaluation import BANDIT, EvaluationRecord, Figure, tries_told
+from tasks.records.evaluation import BANDIT, EvaluationRecord, Figure, Transfer, tries_told
 from tasks.records.reports import table_cell
 from tasks.report.material import Material
 
 _PER_THOUSAND = "unique_attacks_per_1000_replies"
 _SIDES = ("Trained", "Untrained")
+_BY_TARGET = ("Target", *_SIDES, "Gain")
 _NOTHING = 1e-5
 # Figures of diversity by name: what they are called, and how they are written.
 _DIVERSITY = {
@@ -58,7 +59,8 @@ def tables(material: Material) -> list[Table]:
         Table("Diversity", ("Figure", *_SIDES), tuple(_diversity(found)), _ways_note(found)),
         _baselines(material),
         _refusals(found),
-        Table("Against other targets", ("Target", *_SIDES, "Gain"), tuple(_transfer(found))),
+        Table("Against each target", _BY_TARGET, tuple(_against(found.targets))),
+        Table("Against other targets", _BY_TARGET, tuple(_against(found.transfer))),
     ]
     return [table for table in own if table.rows]
 
@@ -155,8 +157,8 @@ def _refusals(found: EvaluationRecord) -> Table:
     return Table("Harmless requests refused", ("Requests", "Asked", "Refused"), tuple(rows), note)
 
 
-def _transfer(found: EvaluationRecord) -> Iterator[tuple[str, ...]]:
-    for name, own in found.transfer.items():
+def _against(others: Mapping[str, Transfer]) -> Iterator[tuple[str, ...]]:
+    for name, own in others.items():
         yield name, *own.told()
 
 

@@ -24,7 +24,7 @@ from tasks.figures.examples import examples_page
 from tasks.figures.over_refusal import over_refusal
 from tasks.figures.plain_questions import plain_questions
 from tasks.figures.prompt_rows import prompt_rows
-from tasks.figures.transfer import transfers
+from tasks.figures.transfer import by_target, transfers
 from tasks.params.schema import Params
 from tasks.pipeline.stage import sections_for, stage
 from tasks.records.evaluation import EvaluationRecord, write_prompt_table
@@ -93,6 +93,7 @@ def evaluate_attacker(
         record,
         target=setup.target,
         over_refusal=over_refusal(prompts, examiner=setup),
+        targets=by_target(trained, untrained, examiner=setup),
         transfer=transfers(trained, untrained, examiner=setup),
     )
     write_record(record.to_record(), files.report)

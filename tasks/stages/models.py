@@ -7,7 +7,6 @@ from typing import Any, Self
 from astra_core.config import MachineConfiguration, SystemConfiguration
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.files import draft_folder_of
-from astra_core.registry import resolve
 from tasks.builtin.language_model import (
     LanguageModelConfiguration,
     make_language_model,
@@ -16,6 +15,7 @@ from tasks.builtin.language_model import (
 from tasks.machine.console import progress
 from tasks.params.models import ModelsConfiguration, ModelSource
 from tasks.params.schema import RegistrationConfiguration
+from tasks.params.targets import has_weights
 from tasks.pipeline.stage import Out, Untracked, stage
 from tasks.records.attacker import ATTACKER_FILE, AttackerNote
 from tasks.records.models import ROLES, ModelEntry, Parent, write_manifest
@@ -121,10 +121,8 @@ def prepare_models(setup: ModelsSetup, files: ModelsFiles = ModelsFiles()) -> Mo
 
 def taking_part(models: ModelsConfiguration, system: SystemConfiguration) -> dict[str, ModelSource]:
     """The source of each role's model; a target without weights is no model of this stage."""
-    has_weights = resolve("target", system.target.name).has_weights
-    return {
-        role: source for role, source in models.sources.items() if role != "target" or has_weights
-    }
+    named = has_weights(system.target)
+    return {role: source for role, source in models.sources.items() if role != "target" or named}
 
 
 def _prove(folder: Path, source: ModelSource) -> Any:

@@ -30,9 +30,9 @@ def examined_amount(trainer: "Trainer", evaluator: "Evaluator", *, num_prompts: 
     seen: list[Graph] = []
     judged = evaluator.judged
 
-    def noted(graphs: Sequence["Graph"]) -> Any:
+    def noted(graphs: Sequence["Graph"], **more: Any) -> Any:
         seen.extend(graphs)
-        return judged(graphs)
+        return judged(graphs, **more)
 
     # The rollouts of a custom trainer's ``examine`` pass through here, whatever else it does.
     evaluator.judged = noted  # type: ignore[method-assign]

@@ -1,11 +1,12 @@
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from each_row import each_row
 
-from astra_core.metrics.attack import attack_metrics, prompt_outcome
+from astra_core.metrics.attack import attack_metrics, prompt_outcome, weighted_outcome
 from astra_parts.testing import tiny_graph, tiny_node
 
 CASE = json.loads(
@@ -280,3 +281,19 @@ def test_the_unjudged_rate_of_a_single_reply_is_one():
     graph = tiny_graph(tiny_node(0.0, response_scores=(None,), response_texts=("so",)))
 
     assert 1.0 == attack_metrics([graph], threshold=0.5)["unjudged_rate"]
+
+
+def test_an_outcome_over_several_targets_weighs_shares_and_adds_counts():
+    def outcome(score, *more):
+        turns = [tiny_node(own, response_scores=(own,)) for own in (score, *more)]
+        return prompt_outcome(tiny_graph(*turns), threshold=0.5)
+
+    found = weighted_outcome([outcome(0.9, 0.1), outcome(0.8)], [0.75, 0.25])
+
+    assert 0.75 * 0.5 + 0.25 * 1.0 == pytest.approx(found.success_rate)
+    assert 0.75 * 0.5 + 0.25 * 0.8 == pytest.approx(found.score_mean)
+    unknown = replace(outcome(0.9), success_rate=math.nan, num_unjudged=2)
+    joined = weighted_outcome([unknown, replace(outcome(0.9), num_unjudged=3)], [0.5, 0.5])
+    # A target of which nothing is known leaves the prompt out of the mean, whatever its weight.
+    assert math.isnan(joined.success_rate)
+    assert 5 == joined.num_unjudged

@@ -72,8 +72,8 @@ def test_the_cost_of_a_success_is_the_cost_of_all_calls_by_the_successes(examine
 
 def test_without_a_success_it_has_no_cost_and_without_a_price_none_is_reported(examined):
     found = examined()
-    none = [replace(each, success_rate=0.0) for each in found.outcomes]
-    figures = target_figures(Used(cost=3.0), replace(found, outcomes=tuple(none)))
+    none = [replace(each, success_rate=0.0) for each in found.each]
+    figures = target_figures(Used(cost=3.0), replace(found, each=tuple(none)))
 
     assert math.isnan(figures["target_cost_per_success"])
     assert {"target_calls": 5.0} == target_figures(Used(calls=5.0), found)

@@ -307,12 +307,14 @@ def test_what_dvc_yaml_names_is_read_from_it(tmp_path, monkeypatch):
 
 def test_the_name_of_a_target_without_weights_counts_for_the_models():
     elsewhere = {"system": {"target": {"name": "scripted"}}}
-    plain, named = (
+    several = {"system": {"target": ["causal_lm", "scripted"]}}
+    plain, named, listed = (
         yaml.safe_load(render(params=Params.read(record, where="")))["stages"]["models"]["params"]
-        for record in ({}, elsewhere)
+        for record in ({}, elsewhere, several)
     )
 
     assert [*plain, "system.target.name"] == named
+    assert [*plain, "system.target"] == listed
 
 
 @each_row("role", ["attacker", "target", "reference"])

@@ -121,6 +121,6 @@ def test_categories_survive_the_file_and_are_left_out_where_there_are_none(tmp_p
 def test_a_transfer_without_a_judged_reply_says_so():
     none, some = Interval(math.nan, math.nan, math.nan), Interval(0.5, 0.4, 0.6)
     others = {"strict": Transfer(none, some, none), "lax": Transfer(some, some, some)}
-    told = transfers_told(replace(examined(), transfer=others))
+    told = transfers_told(others)
 
     assert told.startswith("strict 50.0% [40.0%, 60.0%] -> none judged, gain not known; lax 50.0%")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hostile_server import hostile_server, well
 from small_world import PARAMS, write_world
@@ -207,3 +208,54 @@ def test_a_run_killed_three_times_asks_again_only_what_was_under_way_and_ends_wi
     counted = {name: value for name, value in told.items() if "latency" not in name}
     found = report("training")["target"]
     assert counted == {name: found[name] for name in counted}
+
+
+def against_several(url, **machine):
+    params = params_for(url)
+    rules = {"rules": [{"when": ".", "say": ["how bad", "fine"]}]}
+    targets = [
+        {"name": "scripted", "label": "rules", "options": rules, "weight": 3},
+        {"name": "endpoint", "options": params.system.target.options},
+    ]
+    record = params.model_dump(mode="json")
+    record["system"]["target"] = targets
+    record["machine"] |= machine
+    return type(params).read(record, where="")
+
+
+@pytest.mark.real
+def test_several_weighted_targets_are_trained_against_and_told_apart(tmp_path, monkeypatch):
+    weights, found = [], None
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    with hostile_server() as server:
+        for place, machine in (("one", {}), ("two", {"num_processes": 2})):
+            (tmp_path / place).mkdir()
+            monkeypatch.chdir(tmp_path / place)
+            world(tmp_path / place)
+            params = against_several(server.url, prompts_per_shard=2, **machine)
+            run(params, *(STAGES if place == "one" else STAGES[:2]))
+            weights.append(Path("models/attacker/model.safetensors").read_bytes())
+            table = pd.read_parquet("data/rollouts/rollouts.parquet")
+            found = found or report("evaluation")
+
+    # How many processes share the work changes nothing.
+    assert weights[0] == weights[1]
+    led = {json.loads(own)["system_target"] for own in table["prompt_metadata"]}
+    assert {"rules", "endpoint"} == led
+    rows = pd.read_parquet(tmp_path / "one/reports/evaluation_prompts.parquet")
+    assert 6 == (rows["role"] == "attacker").sum()
+    mean = 0.75 * rows["success_rate_rules"] + 0.25 * rows["success_rate_endpoint"]
+    assert rows["success_rate"].to_list() == pytest.approx(mean.to_list())
+    for role, side in (("attacker", "attacker"), ("baseline", "baseline")):
+        own = rows[rows["role"] == role]
+        for name in ("rules", "endpoint"):
+            rate = own[f"success_rate_{name}"].mean()
+            assert rate == pytest.approx(found["targets"][name][side]["value"])
+            assert rate == pytest.approx(found[role][f"attack_success_rate_{name}"]["value"])
+        headline = found[role]["attack_success_rate"]
+        assert own["success_rate"].mean() == pytest.approx(headline["value"])
+        assert headline["low"] <= headline["value"] <= headline["high"]
+    assert {"lift"} < {*found["targets"]["rules"]}
+    assert found["attacker"]["target_calls"] > 0
+    kept = pd.concat(pd.read_parquet(own) for own in (tmp_path / "one/findings").glob("*.parquet"))
+    assert {"rules"} <= {json.loads(own)["system_target"] for own in kept["metadata"]}
