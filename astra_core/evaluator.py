@@ -157,16 +157,10 @@ class Evaluator:
         Raises BudgetError if what the target may cost is spent, in whichever process.
         """
         config, weights = self.config, system.target.weights
-        # Each target meets every prompt, as a run of its own with its own probes.
-        led = [
-            replace(led_against(prompt, name), run_id=number)
-            for number, name in enumerate(weights)
-            for prompt in self._prompts
-        ]
         sampler = TreeSampler(
             TreeSampler.Options(),
             system=system,
-            prompts=led or self._prompts,
+            prompts=self.prompts(system),
             reward=self._reward,
             seed=self._seed,
         )
@@ -181,6 +175,18 @@ class Evaluator:
         found = self.judged(rewarded(self._reward, graphs), weights=weights)
         figures = turn_figures(system.agents, system.player, found.graphs)
         return replace(found, figures={**found.figures, **figures})
+
+    def prompts(self, system: System) -> tuple[Prompt, ...]:
+        """The prompts, and of several targets all of them against the first, then the next."""
+        # Each target meets every prompt, as a run of its own with its own probes.
+        return (
+            tuple(
+                replace(led_against(prompt, name), run_id=number)
+                for number, name in enumerate(system.target.weights)
+                for prompt in self._prompts
+            )
+            or self._prompts
+        )
 
     def judged(
         self, graphs: Sequence[Graph], *, weights: Mapping[str, float] = MappingProxyType({})

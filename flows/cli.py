@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from astra_core.errors import AstraError
 from flows.commands import (
+    baselines,
     beginning,
     calibration,
     caring,
@@ -58,6 +59,7 @@ GROUPS: dict[str, dict[str, Callable[..., None]]] = {
         "examples": looking.examples,
         "findings": findings.findings,
         "evaluate": evaluating.evaluate,
+        "baselines": baselines.baselines,
         "history": chronicle.history,
         "champion": chronicle.champion,
         "lineage": chronicle.lineage,

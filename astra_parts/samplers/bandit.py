@@ -12,16 +12,14 @@ Source:
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from astra_core.conversation import Message
-from astra_core.models.utterances import Utterance
-from astra_core.rollout import Context, Failure, Graph, Node, Probe, Prompt
-from astra_core.samplers.level import Growth, Place, SampledProbe, after, opening, scored_replies
+from astra_core.conversation import Conversation
+from astra_core.rollout import Graph, Node, Prompt
+from astra_core.samplers.level import Growth
 from astra_core.seeding import derive_key, generator
 from astra_core.system import System
-
-_UNSAMPLED = Utterance("", (), (), has_ended=True)
+from astra_parts.samplers.talks import Talk, held, trees
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,34 +36,14 @@ class ConversationLines:
 
 def conversations(growth: Growth, lines: Sequence[ConversationLines]) -> list[Node]:
     """The first turn of each conversation, with the later ones below it; a failure ends it."""
-    chains = [list[Node]() for _ in lines]
-    places: dict[int, Place] = {at: opening(own.prompt) for at, own in enumerate(lines)}
-    with growth.system.remembering():
-        for turn in range(len(lines[0].probes) if lines else 0):
-            asked = {at: _asked(place, lines[at], turn) for at, place in places.items()}
-            found = scored_replies(growth, list(asked.values()))
-            columns = (asked.items(), found.outcomes, found.recorded, found.probe_scores)
-            for (at, own), outcome, recorded, score in zip(*columns, strict=True):
-                probe = Probe(own.heard, (), (), (), score=score)
-                chains[at].append(Node(own.path, own.context, probe, recorded))
-                if isinstance(outcome, Failure):
-                    del places[at]
-                else:
-                    places[at] = after(own, outcome)
-    return [_chained(chain) for chain in chains]
+    talks = [Talk(Conversation(own.prompt), own.number) for own in lines]
+    said = {id(talk): own.probes for talk, own in zip(talks, lines, strict=True)}
+    depth = len(lines[0].probes) if lines else 0
 
+    def speak(alive: Sequence[Talk]) -> list[str]:
+        return [said[id(talk)][len(talk.turns)] for talk in alive]
 
-def _asked(place: Place, lines: ConversationLines, turn: int) -> SampledProbe:
-    said = place.conversation.said(Message("user", lines.probes[turn]))
-    path = (*place.path, 0 if turn else lines.number)
-    return SampledProbe(place, path, Context(()), _UNSAMPLED, said)
-
-
-def _chained(turns: Sequence[Node]) -> Node:
-    below: tuple[Node, ...] = ()
-    for node in reversed(turns):
-        below = (replace(node, children=below),)
-    return below[0]
+    return held(growth, talks, speak, depth=depth)
 
 
 WINNERS = 32
@@ -167,7 +145,4 @@ def replayed(
         for number in range(num_rollouts)
     ]
     turns = conversations(Growth(system, seed, "bandit winners", 0, num_responses), lines)
-    return [
-        Graph(prompt, 0, tuple(turns[at * num_rollouts : (at + 1) * num_rollouts]))
-        for at, prompt in enumerate(prompts)
-    ]
+    return trees(prompts, turns)

@@ -104,12 +104,11 @@ class Examiner:
         from astra_core.evaluator import Evaluator
 
         evaluation, seed = self.params.evaluation, self.params.training_seed
-        loaded, who = self._load(weights)
+        loaded, who = self.load_attacker(weights)
         if is_final:
             self.believer.check(version_of(loaded.scorer))
         evaluator = Evaluator(evaluation, prompts=prompts, reward=self.reward, seed=seed)
-        judging = self.believer.key() if is_final else []
-        key = record_digest([loaded.digest(), *_asked_of_all(evaluation, prompts), seed, *judging])
+        key = self.key(loaded, prompts, is_final=is_final)
         with loaded.target.accounted(f"evaluation {record_digest([key, who])[:16]}"):
             found = evaluator.evaluate(loaded)
             used = target_figures(loaded.target, found)
@@ -141,8 +140,11 @@ class Examiner:
         found = replace(found, figures=figures, strategies=strategies.labels)
         return (self.believer.applied(found) if is_final else found), key
 
-    def _load(self, weights: Path | None) -> tuple["System", str]:
-        """The System of an attacker, and the digest of its weights."""
+    def load_attacker(self, weights: Path | None) -> tuple["System", str]:
+        """The System of an attacker, and the digest of its weights.
+
+        ``weights``: the attacker's folder; None is the untrained attacker.
+        """
         from astra_core.agents import as_exported
         from astra_core.models.pretrained import weights_digest
         from astra_parts.services.pointer import read_pointer, speak_from
@@ -162,6 +164,12 @@ class Examiner:
             kept, most = DRAWS / f"{who[:16]}.sqlite", own.evaluation.max_service_tokens
             speak_from(pointer, loaded.attacker, kept=kept, max_tokens=most)
         return loaded, who
+
+    def key(self, loaded: "System", prompts: Sequence[Prompt], *, is_final: bool = True) -> str:
+        """The key that equal examinations share, whichever attacker they examine."""
+        asked, seed = _asked_of_all(self.params.evaluation, prompts), self.params.training_seed
+        judging = self.believer.key() if is_final else []
+        return record_digest([loaded.digest(), *asked, seed, *judging])
 
     @property
     def invented(self) -> InventedWords:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import DataError
 from tasks.figures.turns import FILE as TURNS, TurnRecord
+from tasks.records.baselines import BaselineRecord, baselines_of
 from tasks.records.evaluation import EvaluationRecord, read_evaluation
 from tasks.records.reports import read_record, read_report
 from tasks.records.training import TrainingRecord
@@ -52,6 +53,7 @@ class Material:
         rules: What the gate tried, with what it found; none before a decision.
         server: The address of MLflow's pages.
         flow_run: The address of the page of the flow run that decided; empty for none.
+        baselines: Untrained attackers at equal cost; None where they were not asked for here.
     """
 
     model_name: str
@@ -69,6 +71,7 @@ class Material:
     rules: tuple[Mapping[str, Any], ...] = ()
     server: str = ""
     flow_run: str = ""
+    baselines: BaselineRecord | None = None
 
     @property
     def name(self) -> str:
@@ -107,12 +110,13 @@ def read_material(client: "MlflowClient", name: str, wanted: str) -> Material:
     ended, tags = run.info.end_time, {**run.data.tags, **version.tags}
     keys = tags.get(CHECKPOINT_DIGEST_TAG, ""), tags.get("astra.run_key", "")
     with fetched(client, own, folder) as examined, fetched(client, own, "training") as trained:
+        evaluation = read_evaluation(examined / _EVALUATION)
         return Material(
             model_name=name,
             lineage=lineage,
             experiment_id=str(run.info.experiment_id),
             params=_optional(examined / "params.json"),
-            evaluation=read_evaluation(examined / _EVALUATION),
+            evaluation=evaluation,
             training=read_record(trained / _TRAINING, TrainingRecord),
             steps=read_table(trained / _STEPS, columns=("step",)),
             table=read_table(examined / _TABLE, columns=("role", "prompt_id", "success_rate")),
@@ -123,6 +127,7 @@ def read_material(client: "MlflowClient", name: str, wanted: str) -> Material:
             rules=tuple(json.loads(version.tags.get("promotion.rules") or "[]")),
             server=pages_of(client.tracking_uri),
             flow_run=run.data.tags.get(FLOW_TAG, ""),
+            baselines=baselines_of(keys[0], evaluation.evaluation_key),
         )
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 
 from astra_core.metrics.statistics import Interval
 from astra_parts.metrics.detection import proportion
+from tasks.records.baselines import HEAD, BaselineRecord
 from tasks.records.evaluation import BANDIT, EvaluationRecord, Figure, Transfer, tries_told
 from tasks.records.reports import table_cell
 from tasks.report.material import Material
@@ -58,6 +59,7 @@ def tables(material: Material) -> list[Table]:
         Table("By turn", ("Success by then", *_SIDES), tuple(_turns(material))),
         Table("Diversity", ("Figure", *_SIDES), tuple(_diversity(found)), _ways_note(found)),
         _baselines(material),
+        _at_equal_cost(material.baselines),
         _refusals(found),
         Table("Against each target", _BY_TARGET, tuple(_against(found.targets))),
         Table("Against other targets", _BY_TARGET, tuple(_against(found.transfer))),
@@ -119,6 +121,13 @@ def _baselines(material: Material) -> Table:
     head = ("Attacker", "Success", "Different hits per 1,000 replies", "Replies before")
     told = [f"{note[0].upper()}{note[1:]}." for note in notes if note]
     return Table("Baselines", head, tuple(rows), " ".join([_NOTE, *told]))
+
+
+def _at_equal_cost(found: BaselineRecord | None) -> Table:
+    """What attackers that nobody trained reach with as many replies as the evaluation."""
+    rows = () if found is None else tuple(row.told() for row in found.rows)
+    notes = [] if found is None else [f"{note[0].upper()}{note[1:]}." for note in found.notes()]
+    return Table("Baselines at equal cost", HEAD, rows, " ".join(notes))
 
 
 def _best_of(table: pd.DataFrame, role: str, *, confidence: float) -> Interval:

@@ -6,6 +6,7 @@ from report_material import material
 
 from astra_core.metrics.statistics import Interval
 from astra_parts.metrics.detection import proportion
+from tasks.records.baselines import BaselineRecord, BaselineRow
 from tasks.records.evaluation import (
     CategoryRates,
     OverRefusal,
@@ -78,6 +79,17 @@ def test_baselines_stand_beside_the_trained_attacker_with_what_was_asked_before(
     assert (TOLD, "", "") == by_name["The best of 3 plain questions"]
     assert "as often as the best of 3.0 [2.0, 4.0] untrained tries." in found.note
     assert f"best plain question is {GAIN}." in found.note
+
+
+def test_baselines_at_equal_cost_stand_there_if_they_were_measured():
+    rows = (BaselineRow("goat", 12, 11, SPAN, SPAN, 7.0, gain=SPAN),)
+    own = BaselineRecord("key", "digest", 3, 2, 2, 1, rows, {"pair": "no model"})
+    found = [each.title for each in tables(material())]
+    (told,) = [t for t in tables(material(baselines=own)) if t.title not in found]
+
+    assert (("goat", TOLD, TOLD, "7", GAIN, "12, 11 judged"),) == told.rows
+    assert told.note.startswith("4 replies of the target on each of 3 prompts")
+    assert told.note.endswith(". Without pair: no model.")
 
 
 def test_refusals_are_told_by_type_where_there_are_several():

@@ -1,0 +1,1 @@
+"""Attackers that nobody trained: what a trained one must be better than."""

@@ -1,0 +1,83 @@
+"""Rollouts of attackers that nobody trained, in the shape of a trained one's."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from astra_core.conversation import Conversation
+from astra_core.rollout import Graph, Node, Prompt
+from astra_core.samplers.level import Growth, grow_level, opening
+from astra_core.system import System
+from astra_core.target import Target, Usage
+from astra_parts.attackers.prompted import PromptedAttacker
+from astra_parts.attackers.scripts import Script
+from astra_parts.attackers.templates import TemplateBandit, bandit_turns
+from astra_parts.samplers.talks import Talk, chained, held, talks_of, trees
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """What each attacker may ask of the target.
+
+    Attributes:
+        num_rollouts: Of each prompt.
+        depth: Turns of a rollout.
+        num_responses: Replies to each probe.
+        threshold: A score at or above it is a success.
+    """
+
+    system: System
+    prompts: tuple[Prompt, ...]
+    num_rollouts: int
+    depth: int
+    num_responses: int
+    threshold: float
+    seed: int
+
+    def plain(self) -> list[Graph]:
+        """The prompts as they stand, each time as the first turn of a conversation."""
+
+        def speak(talks: Sequence[Talk]) -> list[str]:
+            for talk in talks:
+                talk.conversation = Conversation(talk.prompt)
+            return [talk.prompt.text for talk in talks]
+
+        return self._trees(held(self._growth("plain"), self._talks(), speak, depth=self.depth))
+
+    def best_of(self) -> list[Graph]:
+        """First turns of the System's attacker; a rollout is the best of ``num_tries`` of them."""
+        growth = self._growth("best of", num_responses=1)
+        width = self.num_rollouts * self.num_tries
+        with self.system.remembering():
+            places = [opening(prompt) for prompt in self.prompts]
+            nodes = [turn.node for turn in grow_level(growth, places, width).turns]
+        starts = range(0, len(nodes), self.num_tries)
+        return self._trees([chained(nodes[at : at + self.num_tries]) for at in starts])
+
+    @property
+    def num_tries(self) -> int:
+        """Replies of a rollout, which is as many probes with one reply each."""
+        return self.depth * self.num_responses
+
+    def bandit(self, templates: Sequence[str]) -> list[Graph]:
+        """Templates around the prompts, chosen by what succeeded before."""
+        own = TemplateBandit(templates, self.threshold, self.seed)
+        turns = bandit_turns(self._growth("templates"), self._talks(), own, depth=self.depth)
+        return self._trees(turns)
+
+    def prompted(self, script: Script, model: Target) -> tuple[list[Graph], Usage]:
+        """A chat model that follows a script, and what it was used for."""
+        growth = self._growth(script.name)
+        own = PromptedAttacker(script, model, growth, self.depth)
+        config = self.system.config
+        with model.remembering(config.prefix_cache_mib << 20, is_bf16=config.precision == "bf16"):
+            turns = held(growth, self._talks(), own, depth=self.depth)
+        return self._trees(turns), own.usage
+
+    def _talks(self) -> list[Talk]:
+        return talks_of(self.prompts, self.num_rollouts)
+
+    def _growth(self, purpose: str, *, num_responses: int | None = None) -> Growth:
+        return Growth(self.system, self.seed, purpose, 0, num_responses or self.num_responses)
+
+    def _trees(self, turns: Sequence[Node]) -> list[Graph]:
+        return trees(self.prompts, turns)

@@ -1,0 +1,241 @@
+"""What attackers that nobody trained reach at the cost of the trained one's evaluation."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_core.config import Choice
+from astra_core.errors import ConfigurationError, TargetError
+from astra_core.files import record_digest
+from astra_core.metrics.statistics import paired_gain, rate_interval
+from astra_core.models.folders import attacker_digest
+from astra_core.rollout import Graph, Prompt
+from astra_parts.metrics.detection import proportion
+from astra_parts.metrics.strategies import hits_of, unique_per_thousand
+from tasks.figures.examination import Examiner, rates
+from tasks.records.baselines import TRAINED, BaselineRecord, BaselineRow
+from tasks.records.models import read_model_paths
+from tasks.records.reports import read_record, write_record
+
+if TYPE_CHECKING:
+    # Imported late: naming a stage must not load torch.
+    from astra_core.evaluator import Evaluator
+    from astra_core.system import System
+    from astra_core.target import Target
+    from astra_parts.attackers.rollouts import Tries
+    from astra_parts.attackers.scripts import Script
+
+KEPT = Path(".astra/baselines")
+"""What each attacker reached, so that a command that was stopped does not ask again."""
+COUNT = 8
+"""Attackers of a whole table."""
+_SHORT = 16
+_MOST_FAILED = 0.05
+"""Share of the turns without a reply above which nothing is said of an attacker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What one attacker reached, before it is compared.
+
+    ``rates``: the success rate of each prompt; None where no reply could be judged.
+    """
+
+    replies: int
+    judged: int
+    rates: tuple[float | None, ...]
+    unique_hits: float | None
+    model_calls: int | None = None
+
+
+Measure = Callable[[], tuple[Sequence[Graph], int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Baselines:
+    """Lets every attacker ask the same target the same number of times.
+
+    Attributes:
+        weights: The folder of the trained attacker.
+        speaker: The folder of a chat model, or any target, that plays the prompted attackers; None
+            for the untrained attacker's model.
+        templates: Among which the bandit chooses.
+    """
+
+    examiner: Examiner
+    prompts: Sequence[Prompt]
+    weights: Path
+    speaker: Path | Choice | None
+    templates: tuple[str, ...]
+
+    def table(self, advance: Callable[[], None]) -> BaselineRecord:
+        """The table of all of them; ``advance`` is called after each.
+
+        Raises BudgetError or TargetError if the target answers no more, ConfigurationError if the
+        speaker cannot be used. What was measured before is kept.
+        """
+        evaluation = self.examiner.params.evaluation
+        system, untrained = self.examiner.load_attacker(None)
+        key, who = self.examiner.key(system, self.prompts), attacker_digest(self.weights)
+        found: dict[str, Reached] = {}
+        left_out: dict[str, str] = {}
+        for name, parts, measure in self._attackers(system, untrained, who):
+            try:
+                if isinstance(measure, str):
+                    left_out[name] = measure
+                else:
+                    found[name] = self._kept(system, [key, name, *parts], measure)
+            except _TooManyFailuresError as error:
+                left_out[name] = str(error)
+            advance()
+        return BaselineRecord(
+            evaluation_key=key,
+            attacker=who,
+            num_prompts=len(self.prompts),
+            num_rollouts=evaluation.num_rollouts,
+            depth=evaluation.depth,
+            num_responses=evaluation.num_responses,
+            rows=tuple(self._rows(found)),
+            left_out=left_out,
+        )
+
+    def _attackers(
+        self, system: "System", untrained: str, who: str
+    ) -> Iterator[tuple[str, list[Any], Measure | str]]:
+        """Each attacker's name, what decides its rollouts, and how these are made or why not."""
+        from astra_parts.attackers.rollouts import Tries
+        from astra_parts.attackers.scripts import SCRIPTS
+
+        # One that cannot be used is told before anything is asked.
+        model, evaluation = self._speaker(system), self.examiner.params.evaluation
+        tries = Tries(
+            system=system,
+            prompts=self._evaluator.prompts(system),
+            num_rollouts=evaluation.num_rollouts,
+            depth=evaluation.depth,
+            num_responses=evaluation.num_responses,
+            threshold=evaluation.threshold,
+            seed=self.examiner.params.training_seed,
+        )
+        yield TRAINED, [who], self._trained
+        yield "no attack", [], lambda: (tries.plain(), None)
+        yield "untrained attacker", [untrained], partial(self._evaluated, system)
+        if tries.num_tries > 1:
+            name = f"best of {tries.num_tries} untrained probes"
+            yield name, [untrained], lambda: (tries.best_of(), None)
+        else:
+            yield "best of several untrained probes", [], "a rollout is one reply"
+        arms = self.templates
+        yield "bandit over templates", [arms], lambda: (tries.bandit(arms), None)
+        for script in SCRIPTS:
+            if isinstance(model, str):
+                yield script.name, [], model
+            else:
+                told = [script.instruction, script.tokens, model.digest()]
+                yield script.name, told, partial(_prompted, tries, script, model)
+
+    def _trained(self) -> tuple[Sequence[Graph], None]:
+        return self._evaluated(self.examiner.load_attacker(self.weights)[0])
+
+    def _evaluated(self, system: "System") -> tuple[Sequence[Graph], None]:
+        return self._evaluator.evaluate(system).graphs, None
+
+    @property
+    def _evaluator(self) -> "Evaluator":
+        from astra_core.evaluator import Evaluator
+
+        own = self.examiner
+        return Evaluator(
+            own.params.evaluation,
+            prompts=self.prompts,
+            reward=own.reward,
+            seed=own.params.training_seed,
+        )
+
+    def _speaker(self, system: "System") -> "Target | str":
+        """The chat model of the prompted attackers, or why there is none."""
+        from astra_core.models.pretrained import device_for
+        from astra_core.target import Surroundings
+        from astra_parts.attackers.prompted import chat_model
+
+        surroundings = Surroundings(
+            system.config,
+            device=device_for(self.examiner.params.machine.device),
+            machine=system.attacker.plan.machine,
+        )
+        if self.speaker is not None:
+            return chat_model(self.speaker, surroundings)
+        own = read_model_paths(self.examiner.base)["attacker"]
+        try:
+            return chat_model(own, surroundings)
+        except ConfigurationError:
+            return "the untrained attacker has no chat template to be told by, see --speaker"
+
+    def _kept(self, system: "System", parts: list[Any], measure: Measure) -> Reached:
+        """What was kept of an earlier command, or else what is measured now."""
+        digest = record_digest(parts)[:_SHORT]
+        path = KEPT / f"{digest}.json"
+        if path.is_file():
+            return read_record(path, Reached)
+        with system.target.evaluating(), system.target.accounted(f"baselines {digest}"):
+            graphs, model_calls = measure()
+        reached = self._reached(graphs, model_calls, system.target.weights)
+        write_record(reached, path)
+        return reached
+
+    def _reached(
+        self, graphs: Sequence[Graph], model_calls: int | None, weights: Mapping[str, float]
+    ) -> Reached:
+        found = self._evaluator.judged(graphs, weights=weights)
+        if found.figures["failed_rate"] > _MOST_FAILED:
+            first = next(node.failure for own in graphs for node in own.nodes() if node.has_failed)
+            msg = f"{found.figures['failed_rate']:.0%} of its turns have no reply; first: {first}"
+            raise _TooManyFailuresError(msg)
+        nodes = [node for graph in graphs for node in graph.nodes()]
+        threshold = self.examiner.params.evaluation.threshold
+        hits = [node.probe_text for graph in graphs for node in hits_of(graph, threshold)]
+        return Reached(
+            replies=sum(len(node.response_texts) for node in nodes),
+            judged=sum(len(node.judged_scores) for node in nodes),
+            rates=tuple(None if math.isnan(rate) else rate for rate in rates(found)),
+            unique_hits=unique_per_thousand(graphs, hits, self.examiner.vocabulary),
+            model_calls=model_calls,
+        )
+
+    def _rows(self, found: dict[str, Reached]) -> Iterator[BaselineRow]:
+        how = self.examiner.believer.bootstrap
+        confidence = self.examiner.params.evaluation.confidence
+        ids = [prompt.prompt_id for prompt in self.prompts]
+        columns = {name: _numbers(own.rates) for name, own in found.items()}
+        trained = columns[TRAINED]
+        for name, own in found.items():
+            known = [rate for rate in own.rates if rate is not None]
+            gains = [after - rate for after, rate in zip(trained, columns[name], strict=True)]
+            yield BaselineRow(
+                name=name,
+                replies=own.replies,
+                judged=own.judged,
+                success=rate_interval(columns[name], **how),
+                prompts_hit=proportion(
+                    sum(rate > 0 for rate in known), len(known), confidence=confidence
+                ),
+                unique_hits=own.unique_hits,
+                gain=None if name == TRAINED else paired_gain(ids, gains, **how),
+                model_calls=own.model_calls,
+            )
+
+
+class _TooManyFailuresError(TargetError):
+    """More turns of an attacker have no reply than a figure may lack."""
+
+
+def _prompted(tries: "Tries", script: "Script", model: "Target") -> tuple[list[Graph], int]:
+    graphs, used = tries.prompted(script, model)
+    return graphs, used.calls
+
+
+def _numbers(known: Sequence[float | None]) -> list[float]:
+    return [math.nan if rate is None else rate for rate in known]

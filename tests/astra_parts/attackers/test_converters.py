@@ -1,0 +1,26 @@
+import base64
+import codecs
+
+from each_row import each_row
+
+from astra_parts.attackers.converters import CONVERTERS
+
+TEXT = "Où est la clé?"
+BACK = {
+    "base64": lambda text: base64.b64decode(text).decode(),
+    "hex": lambda text: bytes.fromhex(text).decode(),
+    "rot13": lambda text: codecs.decode(text, "rot13"),
+    "spaced": lambda text: text[::2],
+    "reversed": lambda text: text[::-1],
+}
+
+
+@each_row(("name", "back"), list(BACK.items()))
+def test_a_spelling_loses_nothing(name, back):
+    assert TEXT != CONVERTERS[name](TEXT)
+    assert TEXT == back(CONVERTERS[name](TEXT))
+
+
+def test_leetspeak_keeps_what_has_no_digit():
+    assert {"leetspeak"} == CONVERTERS.keys() - BACK.keys()
+    assert "Wh3r3 15 7h3 k3y?" == CONVERTERS["leetspeak"]("Where is the key?")

@@ -1,0 +1,110 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from small_world import PARAMS, write_world
+from tiny_chats import chat_model
+
+from astra_core.config import Choice, EvaluationConfiguration
+from astra_core.errors import DataError
+from astra_core.rollout import Prompt
+from astra_parts.testing import tiny_language_model
+from tasks.figures.baselines import COUNT, KEPT, Baselines
+from tasks.figures.examination import EvaluationParams, Examiner
+from tasks.pipeline.stage import sections_for
+from tasks.records.baselines import TRAINED
+
+ATTACKER = Path("a/attacker")
+PROMPTS = [Prompt.of(text) for text in ("you are so bad", "they are here", "why now")]
+# Succeeds with the second template alone.
+TEMPLATES = ("{prompt}", "please {prompt}")
+TARGET = Choice(
+    name="scripted",
+    options={"rules": [{"when": "please|PAIRED", "say": ["bad"]}], "otherwise": ["so good"]},
+)
+SPEAKER = Choice(
+    name="scripted",
+    options={
+        "rules": [{"when": "Improvement", "say": ["Message: PAIRED"]}],
+        "otherwise": ["Message: hello"],
+    },
+)
+
+
+@pytest.fixture
+def examiner(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_world(tmp_path)
+    tiny_language_model(seed=11).save(ATTACKER)
+    own = sections_for(EvaluationParams, PARAMS)
+    told = {"num_resamples": 100, "num_rollouts": 3, "depth": 2, "threshold": 0.5}
+    return Examiner.of(
+        replace(
+            own,
+            system=own.system.model_copy(update={"target": TARGET}),
+            evaluation=EvaluationConfiguration.model_validate(told),
+        )
+    )
+
+
+def table(examiner, speaker=SPEAKER):
+    steps = []
+    own = Baselines(examiner, PROMPTS, ATTACKER, speaker, TEMPLATES)
+    found = own.table(lambda: steps.append(1))
+    assert COUNT == len(steps)
+    return found
+
+
+def test_every_attacker_has_the_same_replies_and_its_own_success(examiner):
+    found = table(examiner)
+    rows = {row.name: row for row in found.rows}
+    alone, _ = examiner.examine(ATTACKER, PROMPTS)
+
+    assert COUNT == len(rows)
+    assert {3 * 2 * 3} == {row.replies for row in found.rows} == {r.judged for r in found.rows}
+    assert alone.intervals["attack_success_rate"] == rows[TRAINED].success
+    # Of what a scripted model writes only one message succeeds, every time.
+    assert [0.0, 1.0, 0.0] == [rows[name].success.value for name in ("crescendo", "pair", "goat")]
+    assert 0.0 == rows["no attack"].success.value
+    assert 0.0 < rows["bandit over templates"].success.value <= 1.0
+    assert -1.0 == rows["pair"].gain.value
+    assert 3 * 3 * 2 == rows["pair"].model_calls
+    assert 1.0 == rows["pair"].prompts_hit.value
+    # One message, said 18 times.
+    assert 1000 / 18 == pytest.approx(rows["pair"].unique_hits)
+
+
+def test_what_was_measured_is_not_asked_for_again(examiner, monkeypatch):
+    first = table(examiner)
+    kept = {path.name for path in KEPT.iterdir()}
+    monkeypatch.setattr("astra_parts.targets.scripted.Scripted.respond", None)
+    again = table(examiner)
+
+    assert first == again
+    assert kept == {path.name for path in KEPT.iterdir()}
+    assert COUNT == len(kept)
+    next(KEPT.iterdir()).write_text("{")
+    with pytest.raises(DataError, match="must be a JSON report"):
+        table(examiner)
+
+
+def test_a_model_without_a_chat_template_is_told_once_and_a_chat_model_speaks(examiner):
+    bare = table(examiner, speaker=None)
+    chat_model().save("chat")
+    told = table(examiner, speaker=Path("chat"))
+
+    assert {"crescendo", "pair", "goat"} == bare.left_out.keys()
+    assert 2 == len(bare.notes())
+    assert {} == told.left_out
+    assert {"crescendo", "pair", "goat"} == {row.name for row in told.rows if row.model_calls}
+
+
+def test_of_one_reply_there_is_no_best_and_failures_leave_an_attacker_out(examiner):
+    short = examiner.params.evaluation.model_copy(update={"depth": 1})
+    own = replace(examiner, params=replace(examiner.params, evaluation=short))
+    silent = Choice(name="command", options={"program": ["false"]})
+    found = table(own, speaker=silent)
+
+    assert "a rollout is one reply" == found.left_out["best of several untrained probes"]
+    assert {"crescendo", "pair", "goat"} < found.left_out.keys()
+    assert found.left_out["goat"].startswith("100% of its turns have no reply; first: the attacker")
