@@ -87,7 +87,8 @@ class System:
         shared = None if config.attacker.template else _as_reference(victim, reference)
         copy = shared or load(reference)
         if (speaker := speaker_of(victim)) is not None:
-            share_frozen(copy.model, speaker.model)
+            for model in (own.model, copy.model):
+                share_frozen(model, speaker.model)
         system = cls.of(
             own, victim, copy, scorer=scorer, config=config, target_digest=victim.digest()
         )

@@ -1,5 +1,6 @@
 """The composition root: builds the parts of a run, for stages, presets and notebooks alike."""
 
+import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -83,6 +84,8 @@ def load_system(
     if seed is not None:
         torch.manual_seed(seed)
     machine = machine or MachineConfiguration()
+    # A System is full of circles, so an earlier one of this process may still hold its weights.
+    gc.collect()
     keeps_freed_memory = keep_freed_memory()
     device = device_for(machine.device)
     # torch calls every cumulative sum on CUDA nondeterministic, but over rows, as in sampling, it

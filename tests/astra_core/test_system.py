@@ -58,11 +58,11 @@ def test_what_ends_a_list_to_continue_ends_no_reply(folders):
     ends = set(system.attacker.end_ids) - set(system.target.language_model.end_ids)
     assert system.attacker.encode("so")[-1] in ends
     assert list(system.attacker.end_ids) == system.attacker.model.generation_config.eos_token_id
-    frozen, spoken = (
+    places = [
         [weight.data_ptr() for weight in own.model.parameters()]
-        for own in (system.reference, system.target.language_model)
-    )
-    assert frozen == spoken
+        for own in (system.attacker, system.reference, system.target.language_model)
+    ]
+    assert [places[0]] * 3 == places
 
 
 def test_folders_may_be_text_and_what_learns_is_its_parameters(folders):
