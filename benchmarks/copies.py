@@ -33,8 +33,8 @@ def change_copy(folder: Path, *changes: str, preset: str | None = None) -> None:
     run_python(folder, "-c", code, preset or "", *changes)
 
 
-def run_python(folder: Path, *arguments: str) -> None:
-    """Runs this interpreter in a copy of the project, with the benchmarks importable."""
+def run_python(folder: Path, *arguments: str) -> str:
+    """What this interpreter prints in a copy of the project, with the benchmarks importable."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(map(str, (folder, ROOT))),
@@ -43,10 +43,11 @@ def run_python(folder: Path, *arguments: str) -> None:
         "DVC_SITE_CACHE_DIR": str(folder / ".dvc/site"),
         "ASTRA_PYTHON": sys.executable,
     }
-    subprocess.run(  # noqa: S603 - our own interpreter on our own code
+    return subprocess.run(  # noqa: S603 - our own interpreter on our own code
         [sys.executable, *arguments],
         cwd=folder,
         env=environment,
         check=True,
-        stdout=subprocess.DEVNULL,
-    )
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout

@@ -18,3 +18,20 @@ SMALL = (
     "evaluation.num_training_prompts=10",
     "evaluation.bandit_calls=40",
 )
+
+# The demonstration with little to do. Tiny models say no secret, so there is no signal.
+SMALL_DEMO = (
+    "system.attacker.instruction='Asked: {prompt} Written:'",  # its list is long, a byte a token
+    "system.max_context_tokens=450",
+    "system.probe.max_new_tokens=8",
+    "system.response.max_new_tokens=8",
+    "rollouts.num_prompts=3",
+    "rollouts.sampler.options.tree_width=2",
+    "training.training_steps=2",
+    "training.num_episodes_per_experience=2",
+    "training.require_signal=false",
+    "evaluation.num_prompts=6",
+    "evaluation.num_training_prompts=2",
+    "evaluation.num_rollouts=1",
+    "promotion.min_prompts=2",
+)

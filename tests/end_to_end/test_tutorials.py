@@ -12,28 +12,13 @@ from pages import blocks
 from project import ROOT, environment, run_in
 from real_servers import llama_python
 from shared import finished_project
+from tiny_benchmark import SMALL_DEMO
 from tiny_chats import chat_model
 
 from tasks.params.schema import read_params
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(1200)]
 
-# The demonstration with little to do. Tiny models say no secret, so there is no signal.
-DEMO = (
-    "system.attacker.instruction='Asked: {prompt} Written:'",  # its list is long, a byte a token
-    "system.max_context_tokens=450",
-    "system.probe.max_new_tokens=8",
-    "system.response.max_new_tokens=8",
-    "rollouts.num_prompts=3",
-    "rollouts.sampler.options.tree_width=2",
-    "training.training_steps=2",
-    "training.num_episodes_per_experience=2",
-    "training.require_signal=false",
-    "evaluation.num_prompts=6",
-    "evaluation.num_training_prompts=2",
-    "evaluation.num_rollouts=1",
-    "promotion.min_prompts=2",
-)
 PAGE = ROOT / "docs/tutorials/attack-a-chat-model.md"
 
 
@@ -56,7 +41,7 @@ def demonstration(tmp_path, tmp_path_factory):
     finished_project(tmp_path_factory).copy_after(project)
     shutil.copytree(ROOT / "params", project / "params")
     chat_model(3).save(project / "my/smollm2")
-    return project, [word for value in DEMO for word in ("--set", value)]
+    return project, [word for value in SMALL_DEMO for word in ("--set", value)]
 
 
 def test_the_demonstration_goes_through_every_stage(tmp_path, tmp_path_factory):
