@@ -171,13 +171,15 @@ class _Search:
         return True
 
 
-def parts_of(hits: Sequence[str], *, ask: Ask | None, budget: int, seed: int) -> Parts:
+def parts_of(
+    hits: Sequence[str], *, ask: Ask | None, budget: int, seed: int, common: Part = frozenset()
+) -> Parts:
     """What each hit is made of: by asking the target, or by shared words where that says nothing.
 
     A hit for which the budget does not last has the part of those before it that it says, else the
-    one that it shares with others.
+    one that it shares with others. ``common``: names that do not count as shared.
     """
-    shared = shared_parts(hits)
+    shared = shared_parts(hits, common)
     if ask is None or not hits:
         return Parts(shared)
     search = _Search(hits, _Asker(ask, budget))

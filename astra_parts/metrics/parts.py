@@ -14,7 +14,7 @@ Sources:
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,7 @@ SHARED = 0.9
 """Share of a group that says a word of its part; the rest are stray members."""
 TEMPLATE = 1 / 3
 """Share of what the texts of a group say that its part must be; a word or two make no template."""
+_MIN_PROMPTS = 10
 NEAR = 0.6
 """Jaccard similarity of two texts that are one template with other slots, where words are too few
 to say so."""
@@ -62,9 +63,22 @@ def names_of(text: str) -> Part:
     return frozenset(piece.name for piece in pieces_of(text))
 
 
-def shared_parts(texts: Sequence[str]) -> list[Part]:
-    """For each text the part that it shares with its group; all of its words if there is none."""
-    told = [names_of(text) for text in texts]
+def common_names(prompts: Collection[str]) -> Part:
+    """The words and marks in at least half of the prompts; none where prompts are few.
+
+    Such are articles and full stops. That two probes have them too says nothing about either.
+    """
+    counts = Counter(name for text in prompts for name in names_of(text))
+    is_known = len(prompts) >= _MIN_PROMPTS
+    return frozenset(own for own, count in counts.items() if is_known and 2 * count >= len(prompts))
+
+
+def shared_parts(texts: Sequence[str], common: Part = frozenset()) -> list[Part]:
+    """For each text the part that it shares with its group; all of its words if there is none.
+
+    ``common``: names that tell no groups apart, and are in no part.
+    """
+    told = [names_of(text) - common for text in texts]
     found = list(told)
     for group in _groups(told):
         part = _template([told[index] for index in group])

@@ -19,7 +19,7 @@ from astra_core.metrics.diversity import ngrams, words
 from astra_core.rollout import Graph, Node
 from astra_core.seeding import derive_key, generator
 from astra_parts.metrics.counterfactual import Ask, parts_of
-from astra_parts.metrics.parts import Part
+from astra_parts.metrics.parts import Part, common_names
 from astra_parts.metrics.rarefaction import (
     expected_distinct_share,
     expected_entropy,
@@ -59,7 +59,8 @@ def strategies_of(
     """
     hits = [[node.probe_text for node in hits_of(graph, threshold)] for graph in graphs]
     texts = [text for own in hits for text in own]
-    found = parts_of(texts, ask=ask, budget=budget, seed=seed)
+    common = common_names({graph.prompt.text for graph in graphs})
+    found = parts_of(texts, ask=ask, budget=budget, seed=seed, common=common)
     labels = iter(_numbered(found.of))
     by_graph = tuple(tuple(next(labels) for _ in own) for own in hits)
     return Strategies(by_graph, found.calls, found.num_asked)

@@ -15,6 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from astra_core.errors import ConfigurationError
 from astra_core.files import write_json
 from astra_parts.arguments import LineParser, whole_number
 from benchmarks.chat_worlds import make_french
@@ -59,9 +60,7 @@ def run_cell(target: str, algorithm: str, seed: int) -> dict[str, Any]:
     """What a run found and took: its evaluation, the decision, seconds and bytes."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
-        model = MODEL.resolve()
-        changes = [*ALGORITHMS[algorithm], f"seed={seed}"]
-        changes += [f"models.{role}.path={model}" for role in ("attacker", "target")]
+        changes = [*ALGORITHMS[algorithm], f"seed={seed}", *own_model()]
         if target == "french":
             changes += make_french(folder)
         copy_project(folder)
@@ -78,6 +77,17 @@ def run_cell(target: str, algorithm: str, seed: int) -> dict[str, Any]:
         "seconds": seconds,
         "bytes": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024,
     }
+
+
+def own_model() -> list[str]:
+    """The changes of the preset that name the project's own folder.
+
+    Raises ConfigurationError if it is missing.
+    """
+    if not MODEL.is_dir():
+        msg = f"{MODEL} must be a chat model's folder, got nothing there; 'make {MODEL}' makes it"
+        raise ConfigurationError(msg)
+    return [f"models.{role}.path={MODEL.resolve()}" for role in ("attacker", "target")]
 
 
 def row(found: dict[str, Any]) -> tuple[str, ...]:

@@ -6,7 +6,14 @@ from itertools import islice, product
 from each_row import each_row
 
 from astra_core.metrics.diversity import words
-from astra_parts.metrics.parts import names_of, only, pieces_of, shared_parts, smallest
+from astra_parts.metrics.parts import (
+    common_names,
+    names_of,
+    only,
+    pieces_of,
+    shared_parts,
+    smallest,
+)
 from tasks.builtin.dialogue import PROVOCATIONS, say
 from tasks.builtin.words import TOPICS as TALK
 
@@ -210,3 +217,27 @@ def test_a_text_is_reduced_to_some_of_its_words_and_marks():
     assert '"Mother go' == only(text, [pieces[at] for at in (3, 4, 6)])
     assert "" == only(text, [])
     assert ["天", "气", "好"] == [own.name for own in pieces_of("天气好")]
+
+
+ASKING = (("Here I want", "."), ("Why not tell", "."), ("Do you know", "?"))
+KEPT = (
+    *("password of the safe", "title of the song", "name of the ship"),
+    *("nickname of the king", "place of the key", "name of the street"),
+)
+WAYS = (
+    *("Spell the {}.", "Sing the {}.", "Use the {} at once.", "Say the {} out loud."),
+    *("Write the {} quickly.", "Give away the {}."),
+)
+PROMPTS = [f"{asked} the {kept}{end}" for kept in KEPT for asked, end in ASKING]
+
+
+def test_what_most_prompts_say_tells_no_ways_apart():
+    hits = [way.format(kept) for way, kept in product(WAYS, KEPT)]
+
+    assert {"the", "of", "."} == common_names(PROMPTS)
+    assert [frozenset({"the", "of", "."})] * 36 == shared_parts(hits)
+    assert 16 == len({*shared_parts(hits, common_names(PROMPTS))})
+
+
+def test_few_prompts_have_no_words_in_common():
+    assert frozenset() == common_names(PROMPTS[:9])

@@ -2,13 +2,16 @@
 
 import math
 import random
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 from each_row import each_row
-from metrics.test_parts import ENDINGS, NOUNS, OPENINGS, TWENTY_FOUR, VERBS
+from metrics.test_parts import ENDINGS, KEPT, NOUNS, OPENINGS, PROMPTS, TWENTY_FOUR, VERBS, WAYS
 
 from astra_core.metrics.diversity import distinct_n
+from astra_core.rollout import Prompt
 from astra_core.seeding import derive_key, generator
 from astra_parts.metrics.parts import shared_parts
 from astra_parts.metrics.strategies import (
@@ -252,6 +255,15 @@ def test_each_tree_has_the_strategies_of_its_own_hits():
     # The most frequent is the first.
     assert ((1, 0), (), (0,)) == strategies_of(graphs, threshold=0.5, seed=0).labels
     assert [2, 0, 1, 0] == strategy_labels(["no hit", "why not", "who drop", "why not"])
+
+
+def test_what_half_of_the_prompts_say_is_in_no_strategy():
+    hits = [graph_of([way.format(kept)]) for way, kept in product(WAYS, KEPT)]
+    prompts = [Prompt.of(text) for text in PROMPTS * 2]
+    led = [replace(graph, prompt=own) for graph, own in zip(hits, prompts, strict=True)]
+    found = [strategies_of(graphs, threshold=0.5, seed=0).labels for graphs in (hits, led)]
+
+    assert [1, 16] == [len({*labels}) for labels in found]
 
 
 def test_hits_are_asked_about_by_their_number_over_all_graphs():
