@@ -104,6 +104,12 @@ class SystemConfiguration(Section):
     )
     probe: GenerationConfiguration = GenerationConfiguration()
     response: GenerationConfiguration = GenerationConfiguration()
+    spelling: str | None = Field(
+        None,
+        min_length=1,
+        description="In which the target reads each probe: base64, hex, rot13, leetspeak, spaced, "
+        "reversed, or a function of yours from text to text, as my.module:translated.",
+    )
     attacker: AttackerConfiguration = AttackerConfiguration()
     target: Annotated[
         Choice, BeforeValidator(as_one_target, json_schema_input_type=Choice | list[WeightedTarget])

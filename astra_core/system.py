@@ -1,6 +1,6 @@
 """The System: attacker, target, reference and scorer, and the models that they share."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +20,7 @@ from astra_core.files import record_digest
 from astra_core.judge import Judge
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.lora import share_frozen
+from astra_core.models.spelling import spelled
 from astra_core.registry import build
 from astra_core.scorer import Scorer, version_of
 from astra_core.scorers.cached import with_cache
@@ -130,6 +131,11 @@ class System:
         return system
 
     @property
+    def spell(self) -> Callable[[str], str]:
+        """Gives what an attacker said as the target reads it."""
+        return partial(spelled, name=self.config.spelling)
+
+    @property
     def shares_tokenizer(self) -> bool:
         """True where attacker and target read the same ids, which pass between them unchanged."""
         return self.attacker.vocabulary == self.target.vocabulary
@@ -144,7 +150,7 @@ class System:
         # Agents and their formats belong to the attacker that is evaluated, not to the evaluation,
         # and the target's own digest covers what decides its replies.
         left_out = {"score_cache_size", "prefix_cache_mib", "roles", "agents", "attacker", "target"}
-        left_out |= {"compile"}
+        left_out |= {"compile"} if self.config.spelling else {"compile", "spelling"}
         # The scorer of probes is named by its version if it is not the judge itself.
         settings = self.config.model_dump(mode="json", exclude={*left_out, "probe_scorer"})
         versions = dict.fromkeys((version_of(self.scorer), version_of(self.probe_scorer)))

@@ -13,6 +13,7 @@ from astra_core.errors import TargetError
 from astra_core.errors.exception_text import shortened
 from astra_core.judge import Judgement
 from astra_core.models.chat_format import ChatFormat
+from astra_core.models.spelling import as_read
 from astra_core.models.utterances import Utterance
 from astra_core.rollout import Context, Failure, Node, Path, Probe, Prompt, Replies
 from astra_core.samplers.scoring import ProbeInConversation, scored_answers, verdicts
@@ -211,7 +212,7 @@ def answers(growth: Growth, asked: Sequence[SampledProbe]) -> list[Outcome]:
     system = growth.system
     roles = [f"response {reply}" for reply in range(growth.num_responses)]
     return system.target.respond(
-        [own.conversation for own in asked],
+        [as_read(own.conversation, system.config.spelling) for own in asked],
         [[growth.key(role, own.place.prompt, own.path) for role in roles] for own in asked],
         system.config.response,
         tokens_per_batch=system.config.tokens_per_batch,

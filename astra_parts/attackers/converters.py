@@ -1,4 +1,4 @@
-"""Other spellings of a text, such as an encoding that a filter of words does not read.
+"""The spellings of ``astra_core.models.spelling`` that have a short name.
 
 Source:
     Wei, Haghtalab and Steinhardt, arXiv:2307.02483: encodings as attacks.
@@ -6,44 +6,35 @@ Source:
 
 import base64
 import codecs
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 _LEET = str.maketrans("aeiostAEIOST", "431057431057")
 
 
-def _base64(text: str) -> str:
+def to_base64(text: str) -> str:
+    """Base64 of its UTF-8."""
     return base64.b64encode(text.encode()).decode()
 
 
-def _hex(text: str) -> str:
+def to_hex(text: str) -> str:
+    """Its bytes in UTF-8 as pairs of digits."""
     return text.encode().hex(" ")
 
 
-def _rot13(text: str) -> str:
+def to_rot13(text: str) -> str:
+    """Its letters thirteen places on."""
     return codecs.encode(text, "rot13")
 
 
-def _leetspeak(text: str) -> str:
+def to_leetspeak(text: str) -> str:
+    """Digits in the place of letters that look like them."""
     return text.translate(_LEET)
 
 
-def _spaced(text: str) -> str:
+def to_spaced(text: str) -> str:
+    """A space between any two characters."""
     return " ".join(text)
 
 
-def _reversed(text: str) -> str:
+def to_reversed(text: str) -> str:
+    """Its characters from last to first."""
     return text[::-1]
-
-
-CONVERTERS: Mapping[str, Callable[[str], str]] = MappingProxyType(
-    {
-        "base64": _base64,
-        "hex": _hex,
-        "rot13": _rot13,
-        "leetspeak": _leetspeak,
-        "spaced": _spaced,
-        "reversed": _reversed,
-    }
-)
-"""By name; equal texts have equal spellings."""

@@ -6,14 +6,12 @@ Source:
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from string import Formatter
 
 from astra_core.conversation import Conversation
-from astra_core.errors import ConfigurationError
+from astra_core.models.spelling import SPELLINGS, spelled
 from astra_core.rollout import Node, Prompt
 from astra_core.samplers.level import Growth
 from astra_core.seeding import derive_key, generator
-from astra_parts.attackers.converters import CONVERTERS
 from astra_parts.samplers.talks import Talk, held
 
 TEMPLATES = (
@@ -32,35 +30,15 @@ TEMPLATES = (
     "{leetspeak}",
     "{spaced}",
 )
-"""What is said of a prompt, if a user names no other templates."""
+"""What is said of a prompt; digests name it, so that a change is measured anew."""
 BATCH = 16
 """Conversations between two looks at what succeeded."""
 
 
-def check_templates(templates: Sequence[str], where: str) -> None:
-    """Raises ConfigurationError unless each template has a slot, and only slots there are."""
-    known = {"prompt", *CONVERTERS}
-    for number, template in enumerate(templates, start=1):
-        try:
-            slots = {slot for _, slot, _, _ in Formatter().parse(template) if slot is not None}
-        except ValueError as error:
-            slots = {str(error)}
-        if not slots or slots - known:
-            got = ", ".join(sorted(slots - known)) or "none"
-            msg = (
-                f"{where}: template {number} must have one of the slots "
-                f"{', '.join(f'{{{name}}}' for name in sorted(known))}, got {got}"
-            )
-            raise ConfigurationError(msg)
-    if not templates:
-        msg = f"{where} must have a template a line, got none"
-        raise ConfigurationError(msg)
-
-
 def filled(template: str, prompt: Prompt) -> str:
     """The template with the prompt in it, spelled as its slots say."""
-    spelled = {name: convert(prompt.text) for name, convert in CONVERTERS.items()}
-    return template.format(prompt=prompt.text, **spelled)
+    others = {name: spelled(prompt.text, name) for name in SPELLINGS}
+    return template.format(prompt=prompt.text, **others)
 
 
 @dataclass(slots=True)

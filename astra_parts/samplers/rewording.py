@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import BudgetError, TargetError
+from astra_core.models.spelling import as_read
 from astra_core.rollout import Failure, Graph, Node, Path, Prompt
 from astra_core.samplers.scoring import ProbeInConversation, scored_answers
 from astra_core.seeding import derive_key
@@ -84,7 +85,8 @@ def first_replies(
     """
     said, keys = _opened(questions, 1, seed=seed)
     with system.remembering():
-        found = _answering(system, said, keys)()
+        # Not the attacker's words, so in no spelling of theirs.
+        found = _answering(system, said, keys, spelling=None)()
     return [None if isinstance(own, Failure) else own.replies[0].text for own in found]
 
 
@@ -108,15 +110,21 @@ def _judged(
 ) -> list[list[float]]:
     """For each text the scores of the replies that were judged."""
     with system.remembering():
-        found = scored_answers(system, said, _answering(system, said, keys))
+        answer = _answering(system, said, keys, spelling=system.config.spelling)
+        found = scored_answers(system, said, answer)
     return [[own.score for own in each if own.score is not None] for each in found.judgements]
 
 
 def _answering(
-    system: System, said: Sequence[ProbeInConversation], keys: Sequence[Sequence[bytes]]
+    system: System,
+    said: Sequence[ProbeInConversation],
+    keys: Sequence[Sequence[bytes]],
+    *,
+    spelling: str | None,
 ) -> Callable[[], Sequence[Outcome]]:
+    asked = (own.conversation.said(Message("user", own.probe)) for own in said)
     return lambda: system.target.respond(
-        [own.conversation.said(Message("user", own.probe)) for own in said],
+        [as_read(own, spelling) for own in asked],
         keys,
         system.config.response,
         tokens_per_batch=system.config.tokens_per_batch,

@@ -67,13 +67,10 @@ def evaluate(
 def _table(cells: Sequence["Crossed"]) -> list[str]:
     """Attack success, a line for each attacker, a column for each target."""
     targets = list(dict.fromkeys(cell.target for cell in cells))
+    from tasks.machine.tables import aligned
+
     rows: dict[str, list[str]] = {}
     for cell in cells:
         rows.setdefault(cell.attacker, []).append(cell.rate.spelled(".1%"))
     lines = [["attack success", *targets], *([name, *rates] for name, rates in rows.items())]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    shown = [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
-    return [*shown, f"on {cells[0].record['num_prompts']} test prompts"]
+    return [*aligned(lines), f"on {cells[0].record['num_prompts']} test prompts"]

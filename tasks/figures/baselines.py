@@ -62,14 +62,12 @@ class Baselines:
         weights: The folder of the trained attacker.
         speaker: The folder of a chat model, or any target, that plays the prompted attackers; None
             for the untrained attacker's model.
-        templates: Among which the bandit chooses.
     """
 
     examiner: Examiner
     prompts: Sequence[Prompt]
     weights: Path
     speaker: Path | Choice | None
-    templates: tuple[str, ...]
 
     def table(self, advance: Callable[[], None]) -> BaselineRecord:
         """The table of all of them; ``advance`` is called after each.
@@ -108,6 +106,7 @@ class Baselines:
         """Each attacker's name, what decides its rollouts, and how these are made or why not."""
         from astra_parts.attackers.rollouts import Tries
         from astra_parts.attackers.scripts import SCRIPTS
+        from astra_parts.attackers.templates import TEMPLATES
 
         # One that cannot be used is told before anything is asked.
         model, evaluation = self._speaker(system), self.examiner.params.evaluation
@@ -128,8 +127,7 @@ class Baselines:
             yield name, [untrained], lambda: (tries.best_of(), None)
         else:
             yield "best of several untrained probes", [], "a rollout is one reply"
-        arms = self.templates
-        yield "bandit over templates", [arms], lambda: (tries.bandit(arms), None)
+        yield "bandit over templates", [TEMPLATES], lambda: (tries.bandit(TEMPLATES), None)
         for script in SCRIPTS:
             if isinstance(model, str):
                 yield script.name, [], model

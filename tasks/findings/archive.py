@@ -42,6 +42,7 @@ class Origin:
         attacker: Digest of the attacker that was examined; empty for one that was being trained.
         target: Digest of the target.
         judge: Version of the scorer.
+        spell: Gives a probe as the target read it; None for as it was said.
     """
 
     source: str
@@ -49,13 +50,15 @@ class Origin:
     attacker: str
     target: str
     judge: str
+    spell: Callable[[str], str] | None = None
 
     @classmethod
     def of(cls, system: "System", source: str, run: str, *, attacker: str = "") -> "Origin":
         """The origin of what is rolled out in this System."""
         from astra_core.scorer import version_of
 
-        return cls(source, run[:_ID], attacker, system.target_digest, version_of(system.scorer))
+        judge, spell = version_of(system.scorer), system.spell
+        return cls(source, run[:_ID], attacker, system.target_digest, judge, spell)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class ArchivedFinding:
         prompt: Its text.
         metadata: The prompt's other columns, as JSON.
         path: Place of the turn in its tree, such as ``0.2``.
-        probes: What the attacker said, a text for each turn.
+        probes: What the attacker said, a text for each turn, as the target read it.
         replies: What the target answered: the reply by which it continued, and at the last turn
             the one that scored highest.
         scores: The judge's scores of all replies of the last turn.
@@ -139,7 +142,7 @@ def keep_findings(
     """
     shared = {**asdict(origin), "iteration": iteration}
     found = (
-        _finding(graph, turns, shared=shared)
+        _finding(graph, turns, shared={**shared})
         for graph in graphs
         for turns in _first_hits(graph.children, (), threshold)
     )
@@ -341,7 +344,9 @@ def _first_hits(
 def _finding(graph: Graph, turns: Sequence[Node], *, shared: dict[str, Any]) -> ArchivedFinding:
     last, prompt = turns[-1], graph.prompt
     best = last.response_scores.index(max(last.judged_scores))
-    probes = tuple(node.probe_text for node in turns)
+    # What the target read, which is said again as it is.
+    spell = shared.pop("spell") or str
+    probes = tuple(spell(node.probe_text) for node in turns)
     replies = (*(node.response_texts[0] for node in turns[:-1]), last.response_texts[best])
     said = [shared["target"], prompt.prompt_id, probes, replies]
     return ArchivedFinding(

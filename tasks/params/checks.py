@@ -8,6 +8,7 @@ from typing import Self
 
 from astra_core.config import MachineConfiguration
 from astra_core.errors import ConfigurationError
+from astra_core.models.spelling import speller
 from astra_core.registry import BUILT_INS, Found, find
 from astra_core.scorers.of_probes import text_scorer_choice
 from astra_core.settings.agents import check_agents
@@ -59,6 +60,8 @@ class Setup:
             find("scorer", judge)
         for other in params.evaluation.transfer.values():
             find("target", other.target_of(system.target))
+        if system.spelling is not None:
+            speller(system.spelling)
         find("optimizer", training.optimizer)
         schedules = [own.schedule for own in training.agents.values()]
         for schedule in filter(None, (training.schedule, *schedules)):

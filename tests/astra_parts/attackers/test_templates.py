@@ -1,16 +1,8 @@
-import pytest
 from scripted_system import system_against
 
-from astra_core.errors import ConfigurationError
 from astra_core.rollout import Prompt
 from astra_core.samplers.level import Growth
-from astra_parts.attackers.templates import (
-    TEMPLATES,
-    TemplateBandit,
-    bandit_turns,
-    check_templates,
-    filled,
-)
+from astra_parts.attackers.templates import TEMPLATES, TemplateBandit, bandit_turns, filled
 from astra_parts.samplers.talks import talks_of
 
 PROMPTS = [Prompt(f"p{number}", f"hello {number}") for number in range(20)]
@@ -41,22 +33,7 @@ def test_what_succeeds_is_said_more_often():
 
 
 def test_our_own_templates_have_slots_that_are_filled():
-    check_templates(TEMPLATES, "here")
     texts = [filled(template, Prompt("p", "where {is} it?")) for template in TEMPLATES]
 
     assert len(texts) == len({*texts})
     assert "where {is} it?" == texts[0]
-
-
-@pytest.mark.parametrize(
-    ("lines", "told"),
-    [
-        ([], "mine.txt must have a template a line, got none"),
-        (["{prompt}", "no slot"], "mine.txt: template 2 must have one of the slots"),
-        (["{prompt} {morse}"], "got morse"),
-        (["{prompt"], "template 1 must have one of"),
-    ],
-)
-def test_a_template_that_cannot_be_filled_is_told(lines, told):
-    with pytest.raises(ConfigurationError, match=told):
-        check_templates(lines, "mine.txt")

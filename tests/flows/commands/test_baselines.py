@@ -26,11 +26,9 @@ def project(restored, tmp_path, monkeypatch):
 
 
 @pytest.mark.real
-def test_a_chat_model_and_templates_of_ones_own_fill_the_table(project, capsys):
+def test_a_chat_model_fills_the_table(project, capsys):
     chat_model().save("chat")
-    Path("mine.txt").write_text("so {prompt}\n\n{base64}\n")
-    own = ["--speaker", "chat", "--templates", "mine.txt"]
-    assert 0 == run_command(["baselines", "a/attacker", *own, *project])
+    assert 0 == run_command(["baselines", "a/attacker", "--speaker", "chat", *project])
     head, *rows, told = capsys.readouterr().out.splitlines()
 
     assert head.startswith("Attacker")
@@ -56,8 +54,6 @@ def test_the_table_is_json_on_demand_and_a_report(project, capsys):
         (["a/attacker", "--speaker", "gone"], "gone must exist, got no such file"),
         (["a/attacker", "--speaker", "x.yaml"], "unknown target 'nothing'"),
         (["a/attacker", "--speaker", "models/base/tiny"], "able to chat, got models/base/tiny"),
-        (["a/attacker", "--templates", "gone"], "gone must be readable"),
-        (["a/attacker", "--templates", "x.yaml"], "template 1 must have one of the slots"),
         (["a/attacker", "--set", "prompts.path=x"], "--set must change training_seed"),
     ],
 )

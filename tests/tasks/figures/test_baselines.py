@@ -16,11 +16,9 @@ from tasks.records.baselines import TRAINED
 
 ATTACKER = Path("a/attacker")
 PROMPTS = [Prompt.of(text) for text in ("you are so bad", "they are here", "why now")]
-# Succeeds with the second template alone.
-TEMPLATES = ("{prompt}", "please {prompt}")
 TARGET = Choice(
     name="scripted",
-    options={"rules": [{"when": "please|PAIRED", "say": ["bad"]}], "otherwise": ["so good"]},
+    options={"rules": [{"when": "villain|PAIRED", "say": ["bad"]}], "otherwise": ["so good"]},
 )
 SPEAKER = Choice(
     name="scripted",
@@ -49,7 +47,7 @@ def examiner(tmp_path, monkeypatch):
 
 def table(examiner, speaker=SPEAKER):
     steps = []
-    own = Baselines(examiner, PROMPTS, ATTACKER, speaker, TEMPLATES)
+    own = Baselines(examiner, PROMPTS, ATTACKER, speaker)
     found = own.table(lambda: steps.append(1))
     assert COUNT == len(steps)
     return found

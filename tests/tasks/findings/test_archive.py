@@ -67,6 +67,16 @@ def test_a_success_is_kept_up_to_its_first_hit(tmp_path):
     )
 
 
+def test_a_finding_is_what_the_target_read(tmp_path):
+    plain = tiny_system()
+    config = plain.config.model_copy(update={"spelling": "reversed"})
+    origin = Origin.of(replace(plain, config=config), "evaluation", "r" * 16)
+    kept(tmp_path, hit("why"), origin=origin)
+
+    (found,) = read_archive(tmp_path)
+    assert ("yhw",) == found.probes
+
+
 def test_equal_and_nearly_equal_findings_are_one_and_other_targets_apart(tmp_path):
     kept(tmp_path, hit(LONG), hit(LONG), hit(f"{LONG} now", 0.8), hit("get out of here now", 0.7))
     kept(tmp_path, hit(LONG), origin=Origin("evaluation", "later", "a", "target", "j"), name="two")
