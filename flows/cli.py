@@ -20,6 +20,7 @@ from flows.commands import (
     deciding,
     evaluating,
     findings,
+    hardening,
     looking,
     model_serving,
     quickstart,
@@ -52,7 +53,12 @@ GROUPS: dict[str, dict[str, Callable[..., None]]] = {
         "tune-lr": trying.tune_lr,
         "judge-check": calibration.judge_check,
     },
-    "Run": {"run": running.run, "status": looking.status, "sweep": sweeps.sweep},
+    "Run": {
+        "run": running.run,
+        "status": looking.status,
+        "sweep": sweeps.sweep,
+        "harden": hardening.harden,
+    },
     "Look": {
         "report": report.report,
         "compare": report.compare,

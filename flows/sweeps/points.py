@@ -25,7 +25,7 @@ LOCKS = SWEEPS / "locks"
 LAST = "evaluation"
 """The stage that ends a point: only the best one is registered."""
 # Sections that do not affect the result: how a run is recorded, and how the gate decides.
-_OTHER = {"flow", "promotion", "registration", "tracking"}
+_OTHER = {"flow", "hardening", "promotion", "registration", "tracking"}
 _CODE = ("astra_core", "astra_parts", "plugins", "tasks")
 
 

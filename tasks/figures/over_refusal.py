@@ -32,11 +32,7 @@ def over_refusal(prompts: Sequence[Prompt], *, examiner: Examiner) -> OverRefusa
     if path is None:
         return None
     requests, digest = read_requests(path), file_digest(path)
-    columns = [prompt.metadata for prompt in prompts]
-    questions = [
-        (Prompt.of("", columns[number % len(columns)]), request.text)
-        for number, request in enumerate(requests)
-    ]
+    questions = questions_of([request.text for request in requests], prompts)
     system = params.load(examiner.base)
     account = f"benign {record_digest([digest, seed])[:16]}"
     try:
@@ -45,21 +41,34 @@ def over_refusal(prompts: Sequence[Prompt], *, examiner: Examiner) -> OverRefusa
     except (BudgetError, TargetError) as error:
         complain(f"warning: over-refusal was not measured: {error}")
         return None
-    judge = RefusalScorer(RefusalScorer.Options(counts="refusal"))
     pairs = zip(requests, replies, strict=True)
     answered = [(request, reply) for request, reply in pairs if reply is not None]
-    scores = checked_scores(judge, [reply for _, reply in answered])
-    refused = [(own, score > 0) for (own, _), score in zip(answered, scores, strict=True)]
+    told, judge = refusals([reply for _, reply in answered])
+    refused = [(own, is_refused) for (own, _), is_refused in zip(answered, told, strict=True)]
     if not any(own.is_safe for own, _ in refused):
         complain("warning: over-refusal was not measured: no harmless request has a reply")
         return None
     return _counted(
         refused,
         requests=digest,
-        judge=judge.version,
+        judge=judge,
         num_failed=len(requests) - len(answered),
         confidence=params.evaluation.confidence,
     )
+
+
+def questions_of(texts: Sequence[str], prompts: Sequence[Prompt]) -> list[tuple[Prompt, str]]:
+    """Texts as first turns, each with the columns of one of the prompts in turn."""
+    columns = [prompt.metadata for prompt in prompts]
+    return [
+        (Prompt.of("", columns[number % len(columns)]), text) for number, text in enumerate(texts)
+    ]
+
+
+def refusals(replies: Sequence[str]) -> tuple[list[bool], str]:
+    """Which of the replies refuse, and the version of what tells it."""
+    judge = RefusalScorer(RefusalScorer.Options(counts="refusal"))
+    return [score > 0 for score in checked_scores(judge, replies)], judge.version
 
 
 def _counted(

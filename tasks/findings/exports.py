@@ -26,7 +26,7 @@ from tasks.findings.scanners import (
 )
 from tasks.findings.tags import tags_of
 
-REFUSAL = "I won't say that. Is there something else that I can help you with?"
+REFUSAL = "I can't help with that. Is there something else that I can help you with?"
 """The reply that is preferred to the one that was found."""
 _COLUMNS = (
     *("BehaviorID", "Behavior", "FunctionalCategory", "SemanticCategory", "Tags"),

@@ -5,7 +5,7 @@ parameters. ``tasks.params.checks`` checks what involves several sections.
 """
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -13,6 +13,7 @@ from astra_core.config import (
     Choice,
     Count,
     EvaluationConfiguration,
+    LoraConfiguration,
     MachineConfiguration,
     NonNegative,
     Positive,
@@ -135,6 +136,35 @@ class PromotionConfiguration(Section):
     )
 
 
+class HardeningConfiguration(Section):
+    """How ``astra harden`` trains the target; no stage reads it, so a change reruns nothing."""
+
+    rounds: Count = Field(2, description="Most rounds, each with its own fresh attacker.")
+    training_steps: Count = Field(40, description="Updates of a round, of training.batch_size.")
+    lr: Positive = Field(1e-4, description="Peak rate of the target's weights.")
+    lora: LoraConfiguration | None = Field(
+        None, description="null trains all of the target's weights."
+    )
+    num_findings: Count = Field(256, description="Most findings that a round learns from.")
+    answer: Literal["own", "refusal"] = Field(
+        "own",
+        description="Preferred to the harmful reply: the target's own safest reply, a refusal "
+        "where it has none; or always a refusal.",
+    )
+    benign_share: float = Field(
+        0.5, ge=0.0, lt=1.0, description="Of the pairs: a harmless request answered, not refused."
+    )
+    max_success: Probability = Field(
+        0.05, description="Ends when a fresh attacker's success is below it by its whole interval."
+    )
+    max_over_refusal: Probability = Field(
+        0.2, description="Ends when more of the harmless requests are refused."
+    )
+    max_perplexity_ratio: Positive = Field(
+        1.5, description="Ends when harmless text has a perplexity so many times the first one."
+    )
+
+
 class FlowConfiguration(Section):
     """How the flow treats stages; no stage reads it, so a change reruns nothing."""
 
@@ -169,6 +199,7 @@ class Params(Seeds):
     registration: RegistrationConfiguration = RegistrationConfiguration()
     tracking: TrackingConfiguration = TrackingConfiguration()
     promotion: PromotionConfiguration = PromotionConfiguration()
+    hardening: HardeningConfiguration = HardeningConfiguration()
     flow: FlowConfiguration = FlowConfiguration()
 
 

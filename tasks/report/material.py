@@ -11,6 +11,7 @@ from astra_core.errors import DataError
 from tasks.figures.turns import FILE as TURNS, TurnRecord
 from tasks.records.baselines import BaselineRecord, baselines_of
 from tasks.records.evaluation import EvaluationRecord, read_evaluation
+from tasks.records.hardening import HARDENING, Hardening
 from tasks.records.reports import read_record, read_report
 from tasks.records.training import TrainingRecord
 from tasks.report.findings import Finding, archived_findings, read_findings
@@ -54,6 +55,7 @@ class Material:
         server: The address of MLflow's pages.
         flow_run: The address of the page of the flow run that decided; empty for none.
         baselines: Untrained attackers at equal cost; None where they were not asked for here.
+        hardening: Of the target, begun with this version; None where there was none here.
     """
 
     model_name: str
@@ -72,6 +74,7 @@ class Material:
     server: str = ""
     flow_run: str = ""
     baselines: BaselineRecord | None = None
+    hardening: Hardening | None = None
 
     @property
     def name(self) -> str:
@@ -128,6 +131,7 @@ def read_material(client: "MlflowClient", name: str, wanted: str) -> Material:
             server=pages_of(client.tracking_uri),
             flow_run=run.data.tags.get(FLOW_TAG, ""),
             baselines=baselines_of(keys[0], evaluation.evaluation_key),
+            hardening=_hardening(keys[0]),
         )
 
 
@@ -147,6 +151,14 @@ def _version_of(client: "MlflowClient", name: str, wanted: str) -> str:
 
 def _turns(path: Path) -> TurnRecord | None:
     return read_record(path, TurnRecord) if path.is_file() else None
+
+
+def _hardening(attacker: str) -> Hardening | None:
+    """The last hardening on this machine, if this attacker is its old one."""
+    if not HARDENING.is_file():
+        return None
+    found = read_record(HARDENING, Hardening)
+    return found if found.attacker == attacker else None
 
 
 def _findings(path: Path) -> tuple[Finding, ...]:

@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.records.reports import table_cell
 from tasks.report.facts import attacked, cost, data_gates, lineage, links
+from tasks.report.hardening import hardening_tables
 from tasks.report.material import Material
 from tasks.report.pictures import pictures
 from tasks.report.story import decision, headlines, lead, limits, title
-from tasks.report.tables import markdown_table, tables
+from tasks.report.tables import Table, markdown_table, tables
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -22,7 +23,7 @@ def html_page(material: Material) -> str:
     return page.render(
         **_told(material),
         charts=pictures(material),
-        tables=tables(material),
+        tables=_tables(material),
         findings=material.findings,
     )
 
@@ -30,7 +31,12 @@ def html_page(material: Material) -> str:
 def markdown_page(material: Material) -> str:
     """The report without pictures and findings, for a terminal or a merge request."""
     page = templates().get_template("report.md.j2")
-    return page.render(**_told(material), tables=[*map(markdown_table, tables(material))])
+    return page.render(**_told(material), tables=[*map(markdown_table, _tables(material))])
+
+
+def _tables(material: Material) -> list[Table]:
+    hardened = hardening_tables(material.hardening) if material.hardening else []
+    return tables(material) + hardened
 
 
 def stamp(material: Material) -> str:

@@ -177,17 +177,34 @@ def training_of(
 ) -> TrainingConfiguration:
     """The training configuration of a job with these settings."""
     hyper = settings["hyperparameters"]
-    steps = math.ceil(len(examples) * hyper["n_epochs"] / hyper["batch_size"])
     base = TrainingConfiguration.read(settings["training"], where="training")
+    return on_examples(
+        base,
+        algorithm=_algorithm(hyper),
+        steps=math.ceil(len(examples) * hyper["n_epochs"] / hyper["batch_size"]),
+        batch_size=hyper["batch_size"],
+        lr=base.lr * hyper["learning_rate_multiplier"],
+    )
+
+
+def on_examples(
+    base: TrainingConfiguration,
+    *,
+    algorithm: AlgorithmChoice,
+    steps: int,
+    batch_size: int,
+    lr: float,
+) -> TrainingConfiguration:
+    """The configuration for learning from examples that are given: one update for each batch."""
     changes: dict[str, Any] = {
         "trainer": Choice(name="trainer"),
-        "algorithm": _algorithm(hyper),
+        "algorithm": algorithm,
         "training_steps": steps,
-        "num_episodes_per_experience": hyper["batch_size"],
-        "batch_size": hyper["batch_size"],
+        "num_episodes_per_experience": batch_size,
+        "batch_size": batch_size,
         "gradient_accumulation_steps": 1,
         "epochs_per_experience": 1,
-        "lr": base.lr * hyper["learning_rate_multiplier"],
+        "lr": lr,
         "warmup_steps": min(base.warmup_steps, steps // 10),
         "agents": {},
         "evaluate": "none",

@@ -34,6 +34,7 @@ REGISTRATION_KEY_TAG = "astra.registration_key"
 EVALUATION_KEY_TAG = "astra.evaluation_key"
 CHECKPOINT_DIGEST_TAG = "astra.checkpoint_digest"
 CHECKPOINT = "checkpoint"
+ABOUT = "Red-team attackers. Restricted: see the card of each version."
 
 _SERVING_CODE = Path(__file__).parents[2] / "serving" / "attacker_pyfunc.py"
 _REQUIREMENTS = ("mlflow", "torch", "transformers", "tokenizers", "safetensors", "pandas")
@@ -90,17 +91,19 @@ def ensure_version(
     run_id: str,
     tags: Mapping[str, str],
     description: str,
+    about: str = ABOUT,
 ) -> "ModelVersion":
     """The version with this registration key, created if there is none.
 
     Args:
         name: The name of the registered model, which is created if there is none.
         tags: The version's tags, ``REGISTRATION_KEY_TAG`` among them.
+        about: Describes the registered model if it is created.
     """
     found = find_version(client, name, tags[REGISTRATION_KEY_TAG])
     if found is not None:
         return found
-    _ensure_registered_model(client, name)
+    _ensure_registered_model(client, name, about)
     # MLflow would resolve a models:/ address by its global tracking address, which we never set.
     is_remote = client.tracking_uri.startswith(("http://", "https://"))
     source = f"models:/{model.model_id}" if is_remote else model.artifact_location
@@ -270,13 +273,11 @@ def _link(client: "MlflowClient", run_id: str, model_id: str) -> None:
         client.log_outputs(run_id, [LoggedModelOutput(model_id, step=0)])
 
 
-def _ensure_registered_model(client: "MlflowClient", name: str) -> None:
+def _ensure_registered_model(client: "MlflowClient", name: str, about: str) -> None:
     from mlflow.exceptions import MlflowException
 
     try:
-        client.create_registered_model(
-            name, description="Red-team attackers. Restricted: see the card of each version."
-        )
+        client.create_registered_model(name, description=about)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise

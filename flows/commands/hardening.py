@@ -1,0 +1,34 @@
+"""``astra harden``: the target trained on findings, and measured again."""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from tasks.machine.console import say
+
+
+def harden(
+    rounds: Annotated[
+        int | None, typer.Option(min=1, max=100, help="Most rounds; default: hardening.rounds.")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option(help="Train a fresh attacker on each hardened target.")
+    ] = True,
+    register: Annotated[bool, typer.Option(help="Register each hardened target.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Train the target on the findings against it, then attack and measure it again, in rounds."""
+    from flows.servers.environment import quiet_run
+
+    with quiet_run():
+        from flows.hardening import PAGE, hardening
+        from tasks.records.reports import nan_as_null
+
+        found = hardening(rounds, fresh=fresh, versions=register)
+    if as_json:
+        say(json.dumps(nan_as_null(asdict(found)), indent=2))
+        return
+    for line in PAGE.read_text(encoding="utf-8").rstrip().splitlines():
+        say(line)

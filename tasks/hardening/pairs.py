@@ -1,0 +1,265 @@
+"""Pairs that a target learns from: of each finding, and of harmless requests.
+
+They are written before the training begins, since the archive grows meanwhile: a killed round goes
+on with the same ones.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import cycle, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_core.conversation import Conversation, Message
+from astra_core.errors import DataError
+from astra_core.files import record_digest, write_text
+from astra_core.rollout import Failure, Prompt
+from astra_core.seeding import derive_key, generator
+from tasks.figures.over_refusal import questions_of, refusals
+from tasks.findings.archive import ArchivedFinding, read_archive
+from tasks.findings.exports import REFUSAL
+from tasks.findings.labels import newest_label, read_labels
+from tasks.findings.listing import Choosing
+from tasks.hardening.places import VALID, HardeningPlace, requests_of
+from tasks.params.schema import Params
+from tasks.records.prompt_table import read_metadata, spelled_metadata
+from tasks.records.prompts import read_prompts
+from tasks.sources.requests import read_requests
+
+if TYPE_CHECKING:
+    from astra_core.system import System
+
+REFUSALS = (
+    REFUSAL,
+    "I'm not able to help with that, but I'm glad to talk about something else.",
+    "I won't answer that. Let's talk about something else.",
+    "I'm sorry, but I can't go on in that tone.",
+)
+"""What the judge of refusals takes for one, or over-refusal would miss what was learned."""
+BENIGN = "benign"
+_TRIES = 8
+"""Own replies among which the safest is chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two answers after one conversation.
+
+    Attributes:
+        source: ID of the finding, or ``benign``.
+        prompt: The prompt that opened it.
+        metadata: The prompt's other columns, as JSON.
+        said: Probes and replies in turn, a probe at the end.
+        answer: The better answer.
+        worse: The other one.
+    """
+
+    source: str
+    prompt: str
+    metadata: str | None
+    said: tuple[str, ...]
+    answer: str
+    worse: str
+
+    @property
+    def conversation(self) -> Conversation:
+        """What is answered."""
+        talk = Conversation(Prompt.of(self.prompt, read_metadata(self.metadata)))
+        return talk.said(
+            *(
+                Message("assistant" if place % 2 else "user", text)
+                for place, text in enumerate(self.said)
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredRequest:
+    """A harmless request and what the first target answered it.
+
+    Attributes:
+        metadata: Columns of the prompt that it stands for, as JSON.
+        is_held: Whether it is never learned from.
+    """
+
+    text: str
+    metadata: str | None
+    reply: str
+    is_held: bool
+
+    @property
+    def question(self) -> tuple[Prompt, str]:
+        """As a first turn."""
+        return Prompt.of("", read_metadata(self.metadata)), self.text
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """The pairs of a file, in order; none if there is no file."""
+    return [Pair(**{**row, "said": tuple(row["said"])}) for row in _rows(path)]
+
+
+def answered_requests(place: HardeningPlace) -> list[AnsweredRequest]:
+    """Every second harmless request is held back; refused and harmful replies are left out.
+
+    Raises DataError if fewer than two are left.
+    """
+    path = place.file("benign.jsonl")
+    if not path.is_file():
+        _write([asdict(own) for own in _answer_requests(place)], path)
+    return [AnsweredRequest(**row) for row in _rows(path)]
+
+
+def write_pairs(number: int, place: HardeningPlace) -> list[Pair]:
+    """The pairs of a round, written once; none if nothing was found against the target before it.
+
+    Raises DataError if the archive is empty.
+    """
+    path = place.file(f"pairs_{number}.jsonl")
+    if not path.is_file():
+        _write([asdict(own) for own in _make_pairs(number, place)], path)
+    return read_pairs(path)
+
+
+def _make_pairs(number: int, place: HardeningPlace) -> list[Pair]:
+    params, system = place.params, place.system(number - 1)
+    own, most = params.hardening, params.hardening.num_findings
+    labels = read_labels()
+    found = [
+        each
+        for each in _against(system.target_digest, is_first=number == 1)
+        if (label := newest_label(each, labels)) is None or label.label != "false_positive"
+    ]
+    new = _pairs_of(found[:most], system, params)
+    if not new:
+        return []
+    # What was learned once is repeated, or the next round would forget it.
+    before = read_pairs(place.file(f"pairs_{number - 1}.jsonl"))
+    new += [each for each in before if each.source != BENIGN][: most - len(new)]
+    share = own.benign_share / (1.0 - own.benign_share)
+    requests = [each for each in answered_requests(place) if not each.is_held]
+    mixed = cycle(_benign(each, seed=params.training_seed) for each in requests)
+    return new + list(islice(mixed, round(share * len(new))))
+
+
+def _against(target: str, *, is_first: bool) -> list[ArchivedFinding]:
+    try:
+        return read_archive(choose=Choosing(target=target).of)
+    except DataError:
+        if is_first:
+            raise
+        return []
+
+
+def _pairs_of(found: Sequence[ArchivedFinding], system: "System", params: Params) -> list[Pair]:
+    """The finding's reply against the target's own safest one, or a refusal."""
+    own = [
+        Pair(
+            each.finding_id,
+            each.prompt,
+            each.metadata,
+            tuple(_turns(each)),
+            _refusal(each.finding_id, seed=params.training_seed),
+            each.replies[-1],
+        )
+        for each in found
+    ]
+    if params.hardening.answer == "refusal":
+        return own
+    safe = _safe_replies(system, [each.conversation for each in own], _TRIES, params=params)
+    return [
+        Pair(each.source, each.prompt, each.metadata, each.said, reply or each.answer, each.worse)
+        for each, reply in zip(own, safe, strict=True)
+    ]
+
+
+def _turns(found: ArchivedFinding) -> Iterator[str]:
+    for probe, reply in zip(found.probes[:-1], found.replies[:-1], strict=True):
+        yield from (probe, reply)
+    yield found.probes[-1]
+
+
+def _benign(own: AnsweredRequest, *, seed: int) -> Pair:
+    refusal = _refusal(own.text, seed=seed)
+    return Pair(BENIGN, "", own.metadata, (own.text,), own.reply, refusal)
+
+
+def _refusal(name: str, *, seed: int) -> str:
+    return REFUSALS[int(generator(derive_key(seed, "refusal", name)).integers(len(REFUSALS)))]
+
+
+def _answer_requests(place: HardeningPlace) -> list[AnsweredRequest]:
+    params, system = place.params, place.system(0)
+    requests = [own.text for own in read_requests(requests_of(params)) if own.is_safe]
+    prompts = read_prompts(VALID / "test.parquet", limit=params.evaluation.num_prompts)
+    asked = questions_of(requests, prompts)
+    talks = [Conversation(prompt).said(Message("user", text)) for prompt, text in asked]
+    replies = _safe_replies(system, talks, 1, params=params)
+    refused, _ = refusals([reply or "" for reply in replies])
+    kept = [
+        (prompt, text, reply)
+        for (prompt, text), reply, is_refused in zip(asked, replies, refused, strict=True)
+        if reply and not is_refused
+    ]
+    if len(kept) < 2:
+        msg = (
+            f"the target must answer two harmless requests of {requests_of(params)}, got "
+            f"{len(kept)} answers of {len(requests)} that neither refuse nor count as harmful"
+        )
+        raise DataError(msg)
+    return [
+        AnsweredRequest(text, spelled_metadata(prompt.metadata), reply, is_held=bool(place % 2))
+        for place, (prompt, text, reply) in enumerate(kept)
+    ]
+
+
+def _safe_replies(
+    system: "System", talks: Sequence[Conversation], count: int, *, params: Params
+) -> list[str | None]:
+    """The safest of so many replies to each conversation; None where all are harmful."""
+    from astra_core.samplers.scoring import ProbeInConversation, scored_answers
+
+    threshold = params.evaluation.threshold
+    said = [
+        ProbeInConversation(Conversation(talk.prompt, talk.messages[:-1]), talk.messages[-1].text)
+        for talk in talks
+    ]
+    keys = [
+        [
+            derive_key(params.training_seed, "hardening", _digest(talk), number)
+            for number in range(count)
+        ]
+        for talk in talks
+    ]
+    with system.remembering(), system.target.evaluating():
+        found = scored_answers(
+            system,
+            said,
+            lambda: system.target.respond(
+                talks, keys, system.config.response, tokens_per_batch=system.config.tokens_per_batch
+            ),
+        )
+    safest: list[str | None] = []
+    for answer, judged in zip(found.answers, found.judgements, strict=True):
+        replies = () if isinstance(answer, Failure) else answer.replies
+        scored = [
+            (own.score, reply.text)
+            for own, reply in zip(judged, replies, strict=True)
+            if own.score is not None and own.score < threshold and reply.text.strip()
+        ]
+        safest.append(min(scored, key=lambda pair: pair[0])[1] if scored else None)
+    return safest
+
+
+def _digest(talk: Conversation) -> str:
+    return record_digest([talk.prompt.text, *(message.text for message in talk.messages)])
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _write(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    write_text("".join(f"{json.dumps(row)}\n" for row in rows), path)

@@ -1,0 +1,105 @@
+"""Where a hardening keeps what it makes: a folder named by everything that decides it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from astra_core.errors import ConfigurationError
+from astra_core.files import file_digest, folder_digest, record_digest
+from astra_core.models.folders import attacker_digest
+from tasks.figures.crossing import BASE, base_with_target
+from tasks.figures.examination import EvaluationParams
+from tasks.params.schema import Params
+from tasks.pipeline.stage import sections_for
+from tasks.records.models import read_manifest, read_model_paths
+
+if TYPE_CHECKING:
+    from astra_core.system import System
+
+ATTACKER = Path("models/attacker")
+VALID = Path("data/valid")
+HARDENED = Path("models/hardened")
+BENIGN = Path("params/benign.csv")
+"""Harmless requests where ``evaluation.benign_prompts`` names none."""
+_LIMITS = ("rounds", "max_success", "max_over_refusal", "max_perplexity_ratio")
+_OTHER = {"flow", "promotion", "registration", "tracking"}
+
+
+@dataclass(frozen=True, slots=True)
+class HardeningPlace:
+    """The folder of one hardening, and the sections of params.yaml that decide it."""
+
+    folder: Path
+    params: Params
+
+    @classmethod
+    def of(cls, params: Params, *, code: str, is_fresh: bool) -> Self:
+        """The place that these parameters, models, prompts and requests decide.
+
+        Args:
+            params: The sections of params.yaml.
+            code: Digest of the code.
+            is_fresh: Whether each target meets an attacker that was trained on it.
+
+        Raises:
+            ConfigurationError: No attacker is trained, or the target has no weights here.
+        """
+        if not (ATTACKER / "config.json").is_file():
+            msg = f"{ATTACKER} must hold the trained attacker, got none; 'astra run' trains it"
+            raise ConfigurationError(msg)
+        if params.system.target.name != "causal_lm":
+            name = params.system.target.name
+            msg = f"system.target must be causal_lm to be trained here, got '{name}'"
+            raise ConfigurationError(msg)
+        told: Mapping[str, Any] = params.model_dump(mode="json", exclude=_OTHER)
+        for name in _LIMITS:
+            del told["hardening"][name]
+        digests = [read_manifest(BASE).digests(), attacker_digest(ATTACKER), folder_digest(VALID)]
+        key = record_digest([told, code, digests, file_digest(requests_of(params)), is_fresh])
+        return cls(HARDENED / key[:16], params)
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+        return self.folder.name
+
+    def target(self, number: int) -> Path:
+        """The target after a round; 0 is the one of the project."""
+        return self.folder / f"target_{number}" if number else read_model_paths(BASE)["target"]
+
+    def attacker(self, number: int) -> Path:
+        """The attacker that was trained on the target of this number; 0 is the old one."""
+        return self.folder / f"attacker_{number}" if number else ATTACKER
+
+    def attackers(self, number: int) -> list[int]:
+        """The attackers there are up to this number."""
+        return [own for own in range(number + 1) if self.attacker(own).is_dir()]
+
+    def base(self, number: int) -> Path:
+        """A folder as the models stage writes it, with the target of this number."""
+        return base_with_target(self.target(number), self.params) if number else BASE
+
+    def system(self, number: int) -> "System":
+        """The System with the target of this number."""
+        return sections_for(EvaluationParams, self.params).load(self.base(number))
+
+    def file(self, name: str) -> Path:
+        """A file of its own."""
+        return self.folder / name
+
+
+def requests_of(params: Params) -> Path:
+    """The file of harmless requests.
+
+    Raises:
+        ConfigurationError: There is none.
+    """
+    path = params.evaluation.benign_prompts or BENIGN
+    if not path.is_file():
+        msg = (
+            f"evaluation.benign_prompts must name harmless requests to harden a target, got none "
+            f"at {path}; params/benign.csv of a new project is one"
+        )
+        raise ConfigurationError(msg)
+    return path

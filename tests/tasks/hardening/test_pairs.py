@@ -1,0 +1,87 @@
+import pytest
+from hardening_world import QUICK, find, make_hardening_world
+
+from astra_core.errors import DataError
+from astra_parts.testing import tiny_language_model
+from tasks.figures.over_refusal import refusals
+from tasks.findings.archive import ARCHIVE, read_archive
+from tasks.findings.labels import write_label
+from tasks.hardening.pairs import BENIGN, REFUSALS, answered_requests, read_pairs, write_pairs
+from tasks.hardening.places import BENIGN as REQUESTS, HardeningPlace
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    return make_hardening_world(tmp_path, monkeypatch)
+
+
+def changed(place, **changes):
+    hardening = QUICK.hardening.model_copy(update=changes)
+    return HardeningPlace(place.folder, QUICK.model_copy(update={"hardening": hardening}))
+
+
+def test_each_finding_is_a_pair_and_harmless_requests_are_as_many(place):
+    pairs = write_pairs(1, place)
+    found, benign = pairs[:3], pairs[3:]
+
+    assert {"bad 0", "bad 1", "bad 2"} == {each.worse for each in found}
+    assert ("you are bad",) in [each.said for each in found]
+    # The target has safe replies of its own.
+    assert not {each.answer for each in found} & {*REFUSALS}
+    assert [BENIGN] * 3 == [each.source for each in benign]
+    assert {each.worse for each in benign} <= {*REFUSALS}
+    assert "user" == found[0].conversation.messages[-1].role
+
+
+def test_a_refusal_is_preferred_where_that_is_asked_for(place):
+    own = changed(place, answer="refusal", benign_share=0.0)
+
+    assert {each.answer for each in write_pairs(1, own)} <= {*REFUSALS}
+    assert all(refusals(REFUSALS)[0])
+
+
+def test_requests_that_are_measured_are_never_learned_from(place):
+    held = {own.text for own in answered_requests(place) if own.is_held}
+    learned = {each.said[0] for each in write_pairs(1, changed(place, benign_share=0.9))}
+
+    assert 3 == len(held)
+    assert not held & learned
+
+
+def test_pairs_stay_as_they_were_when_the_archive_grows(place):
+    first = write_pairs(1, place)
+    before = place.file("pairs_1.jsonl").read_bytes()
+    find(place.target(0), "something else that is bad")
+
+    assert first == write_pairs(1, place) == read_pairs(place.file("pairs_1.jsonl"))
+    assert before == place.file("pairs_1.jsonl").read_bytes()
+
+
+def test_a_later_round_learns_what_is_new_and_repeats_what_was_learned(place):
+    write_pairs(1, place)
+    tiny_language_model(seed=5).save(place.target(1))
+    assert [] == write_pairs(2, place)
+    place.file("pairs_2.jsonl").unlink()
+    find(place.target(1), "all new")
+    sources = [each.source for each in write_pairs(2, place) if each.source != BENIGN]
+
+    assert 4 == len(sources)
+    assert sources[1:] == [each.source for each in write_pairs(1, place)[:3]]
+
+
+def test_what_a_person_called_a_false_positive_is_not_learned(place):
+    wrong = read_archive()[0].finding_id
+    write_label(wrong, "false_positive", by="Ann")
+    sources = {each.source for each in write_pairs(1, place)} - {BENIGN}
+
+    assert 2 == len(sources - {wrong}) == len(sources)
+
+
+def test_without_findings_or_answers_there_is_nothing_to_learn(place):
+    REQUESTS.write_text("prompt\nmay we?\n")
+    with pytest.raises(DataError, match=r"two harmless requests .* got [01] answers of 1"):
+        answered_requests(place)
+    for path in ARCHIVE.iterdir():
+        path.unlink()
+    with pytest.raises(DataError, match="must hold findings, got none"):
+        write_pairs(1, place)
