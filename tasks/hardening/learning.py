@@ -3,7 +3,7 @@
 import shutil
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from astra_core.config import (
     AlgorithmChoice,
@@ -20,6 +20,7 @@ from tasks.params.schema import Params
 
 if TYPE_CHECKING:
     from astra_core.system import System
+    from astra_core.targets.causal_lm import CausalLM
     from astra_core.training.trainer import Trainer
     from tasks.serving.fine_tuning.rollouts import Turns
 
@@ -31,16 +32,14 @@ def train_target(number: int, pairs: list[Pair], place: HardeningPlace) -> Path:
     """The folder of the target that learned from these pairs, beginning with the one before."""
     from astra_core.training.driving import drive
 
-    folder = place.target(number)
-    if folder.is_dir():
-        return folder
-    checkpoints = place.file(f"checkpoints_{number}")
-    trainer = _trainer(place.target(number - 1), pairs, checkpoints, params=place.params)
-    trainer.resume()
-    with progress("hardening", total=trainer.config.training_steps) as advance:
-        drive(trainer, lambda _: advance())
-    with draft_folder_of(folder) as draft:
-        trainer.sampler.system.attacker.save(draft)
+    folder, checkpoints = place.target(number), place.file(f"checkpoints_{number}")
+    if not folder.is_dir():
+        trainer = _trainer(place.target(number - 1), pairs, checkpoints, params=place.params)
+        trainer.resume()
+        with progress("hardening", total=trainer.config.training_steps) as advance:
+            drive(trainer, lambda _: advance())
+        with draft_folder_of(folder) as draft:
+            trainer.sampler.system.attacker.save(draft)
     shutil.rmtree(checkpoints, ignore_errors=True)
     return folder
 
@@ -100,7 +99,8 @@ def _as_attacker(system: SystemConfiguration) -> SystemConfiguration:
 
 def _read(system: "System", pair: Pair) -> "Turns":
     """What the target reads, as in a rollout, and both answers as it would say them."""
-    answers = [system.target.format.written(text) for text in (pair.answer, pair.worse)]  # type: ignore[attr-defined]
-    context = system.target.heard(pair.conversation, system.config.response).token_ids  # type: ignore[attr-defined]
+    target = cast("CausalLM", system.target)
+    answers = [target.format.written(text) for text in (pair.answer, pair.worse)]
+    context = target.heard(pair.conversation, system.config.response).token_ids
     room = system.attacker.max_positions - max(map(len, answers))
     return context[-max(room, 1) :], answers

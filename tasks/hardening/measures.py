@@ -3,7 +3,7 @@
 import math
 from dataclasses import asdict
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from astra_core.conversation import Conversation, Message
 from astra_core.files import read_json, write_json
@@ -21,6 +21,7 @@ from tasks.records.reports import read_record, write_record
 
 if TYPE_CHECKING:
     from astra_core.system import System
+    from astra_core.targets.causal_lm import CausalLM
 
 
 def measure(number: int, place: HardeningPlace) -> Hardening:
@@ -104,7 +105,7 @@ def _replies(system: "System", held: list[AnsweredRequest], *, seed: int) -> lis
 
 def _nats(system: "System", held: list[AnsweredRequest]) -> list[float]:
     """For each request the mean over tokens of the first target's answer, under this one."""
-    target: Any = system.target
+    target = cast("CausalLM", system.target)
     contexts, answers = [], []
     for own in held:
         prompt, text = own.question

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import DataError
 from astra_core.files import record_digest, write_text
+from astra_core.models.spelling import spelled
 from astra_core.rollout import Failure, Prompt
 from astra_core.seeding import derive_key, generator
 from tasks.figures.over_refusal import questions_of, refusals
@@ -158,7 +159,7 @@ def _pairs_of(found: Sequence[ArchivedFinding], system: "System", params: Params
             each.finding_id,
             each.prompt,
             each.metadata,
-            tuple(_turns(each)),
+            tuple(_turns(each, spelling=params.system.spelling)),
             _refusal(each.finding_id, seed=params.training_seed),
             each.replies[-1],
         )
@@ -173,10 +174,11 @@ def _pairs_of(found: Sequence[ArchivedFinding], system: "System", params: Params
     ]
 
 
-def _turns(found: ArchivedFinding) -> Iterator[str]:
+def _turns(found: ArchivedFinding, *, spelling: str | None) -> Iterator[str]:
+    """Probes as the target reads them, and replies, in turn."""
     for probe, reply in zip(found.probes[:-1], found.replies[:-1], strict=True):
-        yield from (probe, reply)
-    yield found.probes[-1]
+        yield from (spelled(probe, spelling), reply)
+    yield spelled(found.probes[-1], spelling)
 
 
 def _benign(own: AnsweredRequest, *, seed: int) -> Pair:

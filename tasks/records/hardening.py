@@ -87,5 +87,5 @@ class Hardening:
         return "all rounds are done" if last.number >= limits.rounds else ""
 
     def best(self, limits: HardeningConfiguration) -> int:
-        """The last round in which nothing rose above its limit."""
-        return max(own.number for own in self.rounds if not own.excess(limits))
+        """The last round after which nothing is above its limit; 0 for none."""
+        return max((own.number for own in self.rounds if not own.excess(limits)), default=0)

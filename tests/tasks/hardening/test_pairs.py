@@ -40,6 +40,13 @@ def test_a_refusal_is_preferred_where_that_is_asked_for(place):
     assert all(refusals(REFUSALS)[0])
 
 
+def test_the_target_learns_from_probes_as_it_reads_them(place):
+    system = QUICK.system.model_copy(update={"spelling": "rot13"})
+    own = HardeningPlace(place.folder, QUICK.model_copy(update={"system": system}))
+
+    assert ("lbh ner onq",) in [each.said for each in write_pairs(1, own)]
+
+
 def test_requests_that_are_measured_are_never_learned_from(place):
     held = {own.text for own in answered_requests(place) if own.is_held}
     learned = {each.said[0] for each in write_pairs(1, changed(place, benign_share=0.9))}
