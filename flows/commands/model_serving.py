@@ -29,7 +29,15 @@ Port = Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one."
 Host = Annotated[str, typer.Option(help="An address other than 127.0.0.1 needs a token.")]
 
 
-def serve(models: Models = None, *, port: Port = 8000, host: Host = "127.0.0.1") -> None:
+def serve(
+    models: Models = None,
+    *,
+    port: Port = 8000,
+    host: Host = "127.0.0.1",
+    as_attacker: Annotated[
+        bool, typer.Option(help="Chats are a prompt, then probes and a target's replies.")
+    ] = False,
+) -> None:
     """Serve models by the OpenAI interface, until Ctrl-C."""
     params, token = _begin(host)
     listener = listen(host, port)
@@ -38,7 +46,8 @@ def serve(models: Models = None, *, port: Port = 8000, host: Host = "127.0.0.1")
     from tasks.serving.wire import make_app
 
     app = make_app("astra serve", token=token)
-    add_inference(app, Speakers(lambda: folders, separator=params.system.separator))
+    separator = params.system.separator
+    add_inference(app, Speakers(lambda: folders, separator=separator, are_attackers=as_attacker))
     run_server(app, listener, told=f"serves {', '.join(folders)}")
 
 

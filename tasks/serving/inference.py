@@ -10,6 +10,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -98,12 +99,17 @@ class TextBody(Sampling):
 class Speakers:
     """The models of a server by name, loaded when they are first asked for.
 
-    ``separator``: text between turns, for a model without a chat template.
+    Args:
+        folders: Gives the folder of each name.
+        separator: Text between turns, for a model without a chat template.
+        are_attackers: Whether chats are read as an attacker does, see ``talking.attacked``.
     """
 
-    def __init__(self, folders: Folders, *, separator: str | None = None) -> None:
+    def __init__(
+        self, folders: Folders, *, separator: str | None = None, are_attackers: bool = False
+    ) -> None:
         self.folders = folders
-        self._separator = separator
+        self._load = partial(ServedModel.load, separator=separator, is_attacker=are_attackers)
         self._loaded: OrderedDict[Path, ServedModel] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -115,7 +121,7 @@ class Speakers:
             raise RefusalError(msg, status=404, param="model", code="model_not_found")
         with self._lock:
             if folder not in self._loaded:
-                self._loaded[folder] = ServedModel.load(folder, separator=self._separator)
+                self._loaded[folder] = self._load(folder)
                 if len(self._loaded) > _KEPT:
                     self._loaded.popitem(last=False)
             self._loaded.move_to_end(folder)

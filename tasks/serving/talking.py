@@ -15,6 +15,8 @@ from tasks.serving.wire import RefusalError, refusal
 
 if TYPE_CHECKING:
     from astra_core.config import GenerationConfiguration
+    from astra_core.conversation import Conversation
+    from astra_core.models.chat_format import ChatFormat
     from astra_core.models.language_model import LanguageModel
     from astra_core.models.utterances import Utterance
 
@@ -54,25 +56,44 @@ class SampledText:
 class ServedModel:
     """A model that answers requests."""
 
-    def __init__(self, model: "LanguageModel", *, fingerprint: str) -> None:
+    def __init__(
+        self, model: "LanguageModel", *, fingerprint: str, attacker: "ChatFormat | None" = None
+    ) -> None:
+        """``attacker``: how it reads a chat in which it attacks; None for any other model."""
         self.model = model
         self.fingerprint = fingerprint
+        self._attacker = attacker
         self._lock = threading.Lock()
         add_template_ends(model)
 
     @classmethod
-    def load(cls, folder: Path, *, separator: str | None) -> "ServedModel":
-        """The speaker of a Hugging Face folder."""
+    def load(
+        cls, folder: Path, *, separator: str | None, is_attacker: bool = False
+    ) -> "ServedModel":
+        """The speaker of a Hugging Face folder, as an attacker in the format of its training.
+
+        Raises ConfigurationError if the folder cannot be loaded.
+        """
+        from astra_core.agents import as_exported
+        from astra_core.config import SystemConfiguration
         from astra_core.files import folder_digest
+        from astra_core.models.attacker_format import attacker_format
         from astra_core.models.language_model import LanguageModel
 
         digest = folder_digest(folder, keep=lambda path: path.suffix == ".safetensors")
         model = LanguageModel.load(folder, separator=separator)
-        return cls(model, fingerprint=f"astra-{digest[:16]}")
+        own = as_exported(SystemConfiguration(), folder).attacker
+        reader = attacker_format(model, own) if is_attacker else None
+        return cls(model, fingerprint=f"astra-{digest[:16]}", attacker=reader)
 
     def heard(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """The ids that the model reads of a chat, with the opening of its own answer."""
-        return heard(self.model, messages)
+        """The ids that the model reads of a chat, with the opening of its own answer.
+
+        Raises RefusalError if an attacker is given a chat that is none of a target's.
+        """
+        if self._attacker is None:
+            return heard(self.model, messages)
+        return self._attacker.prefix(attacked(messages))
 
     def written(self, prompt: str) -> tuple[int, ...]:
         """The ids that the model reads of a plain text, which it continues."""
@@ -139,6 +160,28 @@ class ServedModel:
             tuple((self._decoded((token,)), value) for token, value in zip(*row, strict=True))
             for row in rows
         )
+
+
+def attacked(messages: Sequence[Message]) -> "Conversation":
+    """The conversation that an attacker's chat tells: the prompt, then its probes and the replies.
+
+    Raises RefusalError unless users and assistants take turns, and a user speaks first and last.
+    """
+    from astra_core.conversation import Conversation, Message
+    from astra_core.rollout import Prompt
+
+    roles = [own["role"] for own in messages]
+    if len(roles) % 2 == 0 or any(
+        role != ("assistant" if turn % 2 else "user") for turn, role in enumerate(roles)
+    ):
+        msg = (
+            f"messages must be the prompt (user), then the attacker's probes (assistant) and the "
+            f"target's replies (user) in turn, got {', '.join(roles)}"
+        )
+        raise refusal(msg, param="messages", code="invalid_value")
+    prompt, *said = (own["content"] for own in messages)
+    turns = (Message("assistant" if turn % 2 else "user", text) for turn, text in enumerate(said))
+    return Conversation(Prompt.of(prompt)).said(*turns)
 
 
 def heard(model: "LanguageModel", messages: Sequence[Message]) -> tuple[int, ...]:

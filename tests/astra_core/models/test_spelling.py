@@ -69,5 +69,5 @@ def test_a_spelling_of_ones_own_is_a_function_of_text(monkeypatch):
     assert "pourquoi" == spelled("why", "own_words:french")
     with pytest.raises(PluginError, match="spelling 'own_words:none' must give a text, got None"):
         spelled("why", "own_words:none")
-    with pytest.raises(ConfigurationError, match="got .klingon."):
+    with pytest.raises(ConfigurationError, match=r"got .klingon."):
         speller("klingon")

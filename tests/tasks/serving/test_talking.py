@@ -1,11 +1,14 @@
+import json
+
 import pytest
+from each_row import each_row
 
 from astra_core.config import GenerationConfiguration
 from astra_core.conversation import Conversation, Message
 from astra_core.models.chat_format import SeparatorFormat
 from astra_core.rollout import Prompt
 from astra_parts.testing import tiny_language_model
-from tasks.serving.talking import ServedModel, Wanted, answered, heard
+from tasks.serving.talking import ServedModel, Wanted, answered, attacked, heard
 from tasks.serving.wire import RefusalError
 
 CHAT = [
@@ -14,6 +17,7 @@ CHAT = [
     {"role": "user", "content": "bad"},
 ]
 SHORT = GenerationConfiguration(max_new_tokens=6)
+LINES = "{% for m in messages %}{{ m.content }}{{ '\n' }}{% endfor %}"
 TEMPLATE = (
     "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}{{ eos_token }}{% endfor %}"
     "{% if add_generation_prompt %}[assistant]{% endif %}"
@@ -41,6 +45,26 @@ def test_a_template_says_how_a_chat_is_read_and_answered():
 
     assert model.encode(f"[user]why so{end}[assistant]") == heard(model, CHAT[:1])
     assert (*model.encode("no"), model.tokenizer.eos_token_id) == ids
+
+
+def test_an_attacker_reads_a_chat_as_it_was_trained_with_its_instruction(tmp_path):
+    told = {"format": "template", "template": LINES, "instruction": "Asked: {prompt} Written:"}
+    tiny_language_model(0, vocabulary=None).save(tmp_path)
+    (tmp_path / "attacker.json").write_text(json.dumps(told))
+    served = ServedModel.load(tmp_path, separator=None, is_attacker=True)
+    plain = ServedModel.load(tmp_path, separator=None)
+    read = served.model.tokenizer.decode(served.heard(CHAT))
+
+    assert "Asked: why so Written:\nyou are\nbad\n" == read
+    assert served.heard(CHAT) != plain.heard(CHAT)
+
+
+@each_row(
+    "roles", [("assistant",), ("user", "user", "user"), ("user", "assistant"), ("system", "user")]
+)
+def test_an_attacker_s_chat_begins_with_a_prompt_and_ends_with_a_reply(roles):
+    with pytest.raises(RefusalError, match=r"messages must be the prompt \(user\), then the"):
+        attacked([{"role": role, "content": "so"} for role in roles])
 
 
 def test_choices_depend_on_seed_and_text_alone(speaker):

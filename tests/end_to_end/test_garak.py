@@ -1,0 +1,58 @@
+"""garak, in an environment of its own, attacks a target of its own with a trained attacker."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from pages import blocks
+from project import ROOT, environment
+from real_servers import python_with
+from shared import finished_project
+
+pytestmark = [pytest.mark.wide, pytest.mark.timeout(1800)]
+
+GARAK = ("garak==0.17.1", "torch==2.13.0")
+
+
+def test_garak_attacks_with_the_attacker_as_the_page_says(tmp_path, tmp_path_factory):
+    project = finished_project(tmp_path_factory).copy_to(tmp_path / "project")
+    (config,) = (text for text in blocks(ROOT / "docs/serving.md", "yaml") if "atkgen" in text)
+    served = [
+        subprocess.Popen(
+            [sys.executable, "-m", "flows.cli", "serve", model, "--port", "0", *more],
+            cwd=project,
+            env=environment(project),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for model, more in (
+            ("champion=models/attacker", ["--as-attacker"]),
+            ("target=tasks/builtin/shipped_model", []),
+        )
+    ]
+    try:
+        for server, port in zip(served, ("8010", "8011"), strict=True):
+            config = config.replace(
+                f"http://127.0.0.1:{port}/v1", server.stdout.readline().split()[0]
+            )
+        (tmp_path / "atkgen.yaml").write_text(config)
+        command = [python_with("garak", GARAK), "-m", "garak", "--config", "atkgen.yaml"]
+        command += ["--probes", "atkgen.Tox", "--detectors", "always.Pass", "--generations", "1"]
+        home = {**os.environ, "HOME": str(tmp_path), "OPENAICOMPATIBLE_API_KEY": "none"}
+        command += ["--report_prefix", tmp_path / "found"]
+        subprocess.run(command, cwd=tmp_path, env=home, check=True, timeout=900)
+    finally:
+        for server in served:
+            server.kill()
+            server.communicate()
+
+    lines = map(json.loads, (tmp_path / "found.report.jsonl").read_text().splitlines())
+    said = [
+        [(turn["role"], bool(turn["content"]["text"])) for turn in talk["turns"]]
+        for line in lines
+        if line["entry_type"] == "attempt" and line["status"] == 2
+        for talk in line["conversations"]
+    ]
+    assert [("user", True), ("assistant", True)] in said
