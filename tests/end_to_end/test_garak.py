@@ -18,7 +18,7 @@ GARAK = ("garak==0.17.1", "torch==2.13.0")
 
 def test_garak_attacks_with_the_attacker_as_the_page_says(tmp_path, tmp_path_factory):
     project = finished_project(tmp_path_factory).copy_to(tmp_path / "project")
-    (config,) = (text for text in blocks(ROOT / "docs/serving.md", "yaml") if "atkgen" in text)
+    (config,) = (text for text in blocks(ROOT / "docs/serving.md", "yml") if "atkgen" in text)
     served = [
         subprocess.Popen(
             [sys.executable, "-m", "flows.cli", "serve", model, "--port", "0", *more],
