@@ -131,7 +131,8 @@ def _path(steps: pd.DataFrame) -> list[tuple[float, float, int]]:
 
 def _turns(rates: Mapping[str, TurnRates | None]) -> Chart | None:
     lines = [
-        None if own is None else _by_turn(label, own.success, colour)
+        # Of one turn there is no course.
+        None if own is None or len(own.success) < 2 else _by_turn(label, own.success, colour)
         for (label, own), colour in zip(rates.items(), (FIRST, SECOND), strict=False)
     ]
     svg = draw_lines(

@@ -74,7 +74,7 @@ def _categories(found: EvaluationRecord) -> Iterator[tuple[str, ...]]:
 
 
 def _turns(material: Material) -> Iterator[tuple[str, ...]]:
-    if material.turns is not None:
+    if material.turns is not None and len(material.turns.attacker.success) > 1:
         sides = (material.turns.attacker.success, material.turns.baseline.success)
         for number, rates in enumerate(zip(*sides, strict=False), start=1):
             yield f"Turn {number}", *map(percent, rates)

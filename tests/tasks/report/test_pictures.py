@@ -4,6 +4,7 @@ import pytest
 from report_material import STEPS, material
 
 from astra_core.metrics.statistics import Interval
+from tasks.figures.turns import TurnRates, TurnRecord
 from tasks.records.evaluation import CategoryRates
 from tasks.report.pictures import pictures, pictures_of_two
 
@@ -28,6 +29,8 @@ def test_a_version_has_every_chart_that_there_are_figures_for():
     by_category = replace(whole, evaluation=replace(whole.evaluation, categories=rates))
     assert "fraud (9)" in pictures(by_category)[-1].svg
     assert [] == pictures(bare)
+    one_turn = TurnRecord(*[TurnRates((SPAN,), SPAN)] * 2)
+    assert [] == pictures(replace(bare, turns=one_turn))
 
 
 @pytest.mark.real

@@ -2,10 +2,12 @@ import math
 from dataclasses import replace
 
 import pandas as pd
+from each_row import each_row
 from report_material import material
 
 from astra_core.metrics.statistics import Interval
 from astra_parts.metrics.detection import proportion
+from tasks.figures.turns import TurnRates, TurnRecord
 from tasks.records.baselines import BaselineRecord, BaselineRow
 from tasks.records.evaluation import (
     CategoryRates,
@@ -21,6 +23,9 @@ TOLD = "50.0% [40.0%, 60.0%]"
 GAIN = "+50.0 points [+40.0, +60.0]"
 
 
+ONE_TURN = TurnRecord(*[TurnRates((SPAN,), SPAN)] * 2)
+
+
 def rows_of(title, **changes):
     """The rows of one table of a version whose examination has these parts."""
     whole = material()
@@ -28,8 +33,9 @@ def rows_of(title, **changes):
     return next((own.rows for own in found if own.title == title), ())
 
 
-def test_what_was_not_measured_has_no_table():
-    bare = replace(material(), turns=None)
+@each_row("turns", [None, ONE_TURN])
+def test_what_was_not_measured_or_has_one_turn_has_no_table(turns):
+    bare = replace(material(), turns=turns)
 
     assert ["Diversity", "Baselines"] == [table.title for table in tables(bare)]
 
