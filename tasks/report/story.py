@@ -54,8 +54,11 @@ def lead(material: Material) -> str:
     found = material.evaluation
     after, before = found.rate(), found.rate("baseline")
     word = "beyond chance" if found.lift.low > 0 or found.lift.high < 0 else "within chance"
-    refused = found.over_refusal
+    refused, plain = found.over_refusal, found.plain
     beside = f" Beside that, {refused.told()}." if refused else ""
+    if plain is not None:
+        asked = f"The best of {plain.num_tried} plain questions {percent(plain.best_rate)}"
+        beside = f" {asked}: a gain of {plain.lift.points()} over it.{beside}"
     return (
         f"Of {found.num_prompts} test prompts with {found.num_rollouts} rollouts each, the trained "
         f"attacker succeeded in {percent(after)} of rollouts, the untrained one in "

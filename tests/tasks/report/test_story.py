@@ -4,7 +4,7 @@ from each_row import each_row
 from report_material import material
 
 from astra_core.metrics.statistics import Interval
-from tasks.records.evaluation import Belief, CalibrationNote, OverRefusal, Selection
+from tasks.records.evaluation import Belief, CalibrationNote, OverRefusal, PlainQuestions, Selection
 from tasks.report.story import decision, headlines, lead, limits, story
 
 SPAN = Interval(0.5, 0.4, 0.6)
@@ -19,6 +19,15 @@ def test_the_lead_says_whether_the_gain_may_be_chance():
     refused = OverRefusal("ab" * 32, "refusal 1", 9, 0, 0, SPAN)
     told = lead(material(evaluation=replace(sure.evaluation, over_refusal=refused)))
     assert "the target refuses 50.0% [40.0%, 60.0%] of 9 harmless requests." in told
+
+
+def test_the_lead_has_the_best_plain_question():
+    plain = PlainQuestions(3, "w··", 1.0, own_rate=SPAN, best_rate=SPAN, lift=SPAN)
+    told = lead(material(evaluation=replace(material().evaluation, plain=plain)))
+
+    assert (
+        "The best of 3 plain questions 50.0% [40.0%, 60.0%]: a gain of +50.0 points [+40.0," in told
+    )
 
 
 def test_the_headline_has_success_gain_diversity_and_refusals():
