@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_core.config import Choice
-from astra_core.errors import ConfigurationError, TargetError
+from astra_core.errors import ConfigurationError, RolloutError
 from astra_core.files import record_digest
 from astra_core.metrics.statistics import paired_gain, rate_interval
 from astra_core.models.folders import attacker_digest
@@ -72,8 +72,8 @@ class Baselines:
     def table(self, advance: Callable[[], None]) -> BaselineRecord:
         """The table of all of them; ``advance`` is called after each.
 
-        Raises BudgetError or TargetError if the target answers no more, ConfigurationError if the
-        speaker cannot be used. What was measured before is kept.
+        Raises RolloutError if the target answers the trained attacker too seldom, or nobody any
+        more, ConfigurationError if the speaker cannot be used. What was measured before is kept.
         """
         evaluation = self.examiner.params.evaluation
         system, untrained = self.examiner.load_attacker(None)
@@ -86,7 +86,10 @@ class Baselines:
                     left_out[name] = measure
                 else:
                     found[name] = self._kept(system, [key, name, *parts], measure)
-            except _TooManyFailuresError as error:
+            except RolloutError as error:
+                # Its subclasses say that the target or the judge cannot be asked any more.
+                if name == TRAINED or type(error) is not RolloutError:
+                    raise
                 left_out[name] = str(error)
             advance()
         return BaselineRecord(
@@ -187,11 +190,13 @@ class Baselines:
     def _reached(
         self, graphs: Sequence[Graph], model_calls: int | None, weights: Mapping[str, float]
     ) -> Reached:
+        from astra_core.sampler import losses
+
+        lost = losses(graphs)
+        if lost.num_failed > _MOST_FAILED * lost.num_turns:
+            msg = f"{lost.num_failed} of {lost.num_turns} turns failed; first: {lost.failure}"
+            raise RolloutError(msg)
         found = self._evaluator.judged(graphs, weights=weights)
-        if found.figures["failed_rate"] > _MOST_FAILED:
-            first = next(node.failure for own in graphs for node in own.nodes() if node.has_failed)
-            msg = f"{found.figures['failed_rate']:.0%} of its turns have no reply; first: {first}"
-            raise _TooManyFailuresError(msg)
         nodes = [node for graph in graphs for node in graph.nodes()]
         threshold = self.examiner.params.evaluation.threshold
         hits = [node.probe_text for graph in graphs for node in hits_of(graph, threshold)]
@@ -224,10 +229,6 @@ class Baselines:
                 gain=None if name == TRAINED else paired_gain(ids, gains, **how),
                 model_calls=own.model_calls,
             )
-
-
-class _TooManyFailuresError(TargetError):
-    """More turns of an attacker have no reply than a figure may lack."""
 
 
 def _prompted(tries: "Tries", script: "Script", model: "Target") -> tuple[list[Graph], int]:

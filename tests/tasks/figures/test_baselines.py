@@ -6,7 +6,7 @@ from small_world import PARAMS, write_world
 from tiny_chats import chat_model
 
 from astra_core.config import Choice, EvaluationConfiguration
-from astra_core.errors import DataError
+from astra_core.errors import DataError, RolloutError
 from astra_core.rollout import Prompt
 from astra_parts.testing import tiny_language_model
 from tasks.figures.baselines import COUNT, KEPT, Baselines
@@ -102,7 +102,11 @@ def test_of_one_reply_there_is_no_best_and_failures_leave_an_attacker_out(examin
     own = replace(examiner, params=replace(examiner.params, evaluation=short))
     silent = Choice(name="command", options={"program": ["false"]})
     found = table(own, speaker=silent)
+    system = own.params.system.model_copy(update={"target": silent})
+    mute = replace(own, params=replace(own.params, system=system))
 
+    with pytest.raises(RolloutError, match="9 of 9 turns failed"):
+        table(mute)
     assert "a rollout is one reply" == found.left_out["best of several untrained probes"]
     assert {"crescendo", "pair", "goat"} < found.left_out.keys()
-    assert found.left_out["goat"].startswith("100% of its turns have no reply; first: the attacker")
+    assert found.left_out["goat"].startswith("9 of 9 turns failed; first: the attacker")

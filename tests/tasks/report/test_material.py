@@ -4,10 +4,12 @@ from pathlib import Path
 import pytest
 
 from astra_core.errors import DataError
+from tasks.records.baselines import BASELINES, BaselineRecord
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
-from tasks.records.reports import read_record
+from tasks.records.reports import read_record, write_record
 from tasks.report.material import read_material
 from tasks.tracking.errors import TrackingError
+from tasks.tracking.registry.versions import CHECKPOINT_DIGEST_TAG
 from tasks.tracking.store import connect
 
 pytestmark = pytest.mark.real
@@ -32,6 +34,17 @@ def test_a_version_is_found_by_number_alias_and_run(receipt):
     assert found.seconds is not None
     for wanted in ("candidate", receipt.run_id):
         assert "1" == read_material(client, "attacker", wanted).lineage.summary.version
+
+
+def test_baselines_are_those_of_its_examination(receipt):
+    client = connect()
+    found = read_material(client, "attacker", "1")
+    digest = client.get_model_version("attacker", "1").tags[CHECKPOINT_DIGEST_TAG]
+    own = BaselineRecord(found.examination, digest, 4, 2, 2, 1, ())
+    assert found.baselines is None
+    write_record(own, BASELINES)
+
+    assert own == read_material(client, "attacker", "1").baselines
 
 
 def test_what_is_not_there_is_named(receipt):
