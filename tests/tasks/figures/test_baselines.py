@@ -100,7 +100,7 @@ def test_a_model_without_a_chat_template_is_told_once_and_a_chat_model_speaks(ex
 def test_of_one_reply_there_is_no_best_and_failures_leave_an_attacker_out(examiner):
     short = examiner.params.evaluation.model_copy(update={"depth": 1})
     own = replace(examiner, params=replace(examiner.params, evaluation=short))
-    silent = Choice(name="command", options={"program": ["false"]})
+    silent = Choice(name="command", options={"program": ["false"], "retries": 0})
     found = table(own, speaker=silent)
     system = own.params.system.model_copy(update={"target": silent})
     mute = replace(own, params=replace(own.params, system=system))
