@@ -77,6 +77,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
         "trainer": {
             "trainer": "astra_core.training.trainer:Trainer",
+            "leader_follower": "astra_parts.agents.leader_follower:LeaderFollower",
             "text": "astra_parts.services.text_trainer:TextTrainer",
             "remote": "astra_parts.services.remote_trainer:RemoteTrainer",
             "vllm": "astra_parts.engines.vllm_trainer:VllmTrainer",

@@ -111,12 +111,9 @@ def check_agents(
     *,
     depth: int | None = None,
     plays_roles: bool = True,
-    has_own_weights: bool = False,
     num_processes: int = 1,
 ) -> None:
     """Checks that these agents can be trained together; loads no weights.
-
-    ``has_own_weights``: whether the algorithm has its own weights, such as a value head.
 
     Raises ConfigurationError if they cannot; the message says what to change.
     """
@@ -146,10 +143,6 @@ def check_agents(
         {
             f"rollouts.sampler must play the roles of system.roles {list(roles)}, got one that "
             "does not declare it in `gives`; name another, such as 'tree'": not plays_roles,
-            "training.algorithm must be one without weights of its own for several agents, got "
-            "one with, such as a value head; choose another or leave system.roles empty": (
-                has_own_weights
-            ),
             f"machine.num_processes must be 1 for several agents, got {num_processes}; set it "
             "to 1 or leave system.roles empty": num_processes > 1,
             f"system.roles must name at most as many turns as rollouts.sampler.options."

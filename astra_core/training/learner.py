@@ -148,25 +148,31 @@ class Learner:
 def learners_of(
     config: TrainingConfiguration,
     attacker: Module,
-    extra: Sequence[Parameter],
+    extra: Mapping[str, Sequence[Parameter]],
     *,
     agents: Sequence[Agent] = (),
 ) -> tuple[Learner, ...]:
     """One Learner for one attacker, or one for each agent that learns with its own weights.
 
+    ``extra``: the weights of each agent's algorithm, such as its critic; those of one attacker's
+    are under an empty name.
+
     Raises ConfigurationError if a setting is for an agent without its own weights.
     """
     if not agents:
-        return (Learner("", config, attacker, extra=extra),)
+        return (Learner("", config, attacker, extra=extra.get("", ())),)
     learners, taken = [], set[int]()
     for agent in agents:
         own = config.agents.get(agent.name, AgentTraining())
         weights = trained_weights(agent.model.model, ()).values()
         new = {id(weight) for weight in weights} - taken
-        if own.trainable and new:
-            learners.append(
-                Learner(agent.name, _config_of(config, own), agent.model.model, taken=taken)
-            )
+        critic = extra.get(agent.name, ())
+        if own.trainable and (new or critic):
+            settings = _config_of(config, own)
+            if not new:  # parts name weights of a model
+                settings = settings.model_copy(update={"parts": {}})
+            model = agent.model.model
+            learners.append(Learner(agent.name, settings, model, extra=critic, taken=taken))
             taken |= new
         elif own.settings:
             msg = (

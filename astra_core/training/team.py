@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import Parameter
 
 from astra_core.algorithm import (
     Algorithm,
@@ -77,15 +78,13 @@ class AgentsAlgorithm(Algorithm):
         }
         self.weighs_probes = all(own.weighs_probes for own in self._own.values())
 
-    def refuse_own_weights(self) -> None:
-        """Checks that no agent's algorithm has its own weights, which no optimiser would move."""
-        for algorithm in self._own.values():
-            check_agents(
-                self.system.config.roles,
-                self.system.config.agents,
-                {},
-                has_own_weights=bool(own_weights(algorithm)),
-            )
+    def own_weights(self) -> dict[str, tuple[Parameter, ...]]:
+        """The weights of each agent's own algorithm, such as its critic."""
+        return {name: own_weights(algorithm) for name, algorithm in self._own.items()}
+
+    def parameters(self) -> Sequence[Parameter]:
+        """Those of all agents."""
+        return [weight for own in self.own_weights().values() for weight in own]
 
     def flatten(self, graph: Graph) -> Sequence[AgentStep]:
         """The steps of every agent in one graph."""
@@ -230,9 +229,7 @@ def check_team(
             f"{type(algorithm).__name__}; get it from Trainer.algorithm_for(config, system)"
         )
         raise ConfigurationError(msg)
-    if isinstance(algorithm, AgentsAlgorithm):
-        algorithm.refuse_own_weights()
-    elif hasattr(algorithm, "options"):
+    if not isinstance(algorithm, AgentsAlgorithm) and hasattr(algorithm, "options"):
         _check_needs(sampler, algorithm)
     line = off_policy(getattr(algorithm, "options", Section()), system.probe)
     if line and world.is_first:

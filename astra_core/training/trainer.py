@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from astra_core.algorithm import Algorithm, Batch
-from astra_core.config import Section, TrainingConfiguration
+from astra_core.config import Section, SystemConfiguration, TrainingConfiguration
 from astra_core.engine.memory import peak_memory
 from astra_core.engine.plan import Plan
 from astra_core.errors import BudgetError, ConfigurationError
@@ -125,6 +125,12 @@ class Trainer:
         self._experience: Experience
         self._eval_s = 0.0
         self._is_cut = False
+
+    @classmethod
+    def check_system(
+        cls, options: Section, system: SystemConfiguration, training: TrainingConfiguration
+    ) -> None:
+        """Raises ConfigurationError if it cannot train such a system; loads no weights."""
 
     @classmethod
     def algorithm_for(cls, config: TrainingConfiguration, system: System) -> Algorithm:

@@ -6,7 +6,7 @@ weight, so the result does not depend on micro-batches or the number of processe
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from astra_core.training.learner import learners_of
 from astra_core.training.optimization.kl_control import is_beyond
 from astra_core.training.optimization.parts import trained_weights
 from astra_core.training.progress import StepReport
-from astra_core.training.team import own_means
+from astra_core.training.team import AgentsAlgorithm, own_means
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,7 @@ class Updates:
         shards: The divided weights, if ``training.sharding`` divides them.
         optimizer: The first learner's optimiser.
         schedule: The first learner's schedule.
+        shape: Changes the gradients of a window before they are clipped; None for none.
     """
 
     def __init__(
@@ -136,9 +137,13 @@ class Updates:
         is_divided = config.sharding == "full" and world.size > 1
         self.shards = Shards(attacker, world=world) if is_divided else None
         learned = self.shards.model if self.shards else attacker.model
-        self.learners = learners_of(config, learned, own_weights(algorithm), agents=agents)
+        extra = {"": own_weights(algorithm)}
+        if isinstance(algorithm, AgentsAlgorithm):
+            extra = algorithm.own_weights()
+        self.learners = learners_of(config, learned, extra, agents=agents)
         self.optimizer, self.schedule = self.learners[0].optimizer, self.learners[0].schedule
         self._norms: dict[str, float] = {}
+        self.shape: Callable[[Sequence[Batch]], None] | None = None
 
     def apply(
         self, window: Sequence[Batch], *, training_step: int, dump: Path | None = None
@@ -231,6 +236,8 @@ class Updates:
                 for name, value in logs.items():
                     totals[name] = totals.get(name, 0.0) + value * batch.weight / weight
             self._pass_along(window)
+        if self.shape is not None:
+            self.shape(window)
         metrics = self._world.sum_of(totals)
         for learner in self.learners:
             learner.clear_inactive(training_step)

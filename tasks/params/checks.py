@@ -214,16 +214,15 @@ def _check_signals(setup: Setup) -> None:
 
 
 def _check_agents(setup: Setup) -> None:
-    from astra_core.algorithm import Algorithm
-
     params = setup.params
+    trainer = setup.trainer
+    trainer.plugin.check_system(trainer.options, params.system, params.training)
     check_agents(
         params.system.roles,
         params.system.agents,
         params.training.agents,
         depth=getattr(setup.sampler.options, "tree_depth", None),
         plays_roles="roles" in setup.sampler.plugin.gives,
-        has_own_weights=setup.algorithm.plugin.parameters is not Algorithm.parameters,
         num_processes=params.machine.num_processes,
     )
 

@@ -39,14 +39,27 @@ def agents_system(folder, config, *, attacker=None, is_trained=True):
     return System.load(config, **paths, is_trained=is_trained)
 
 
-def agents_trainer(folder, config, *, store=None, is_evaluated=False, first_graphs=None, **changes):
+DPO = {"name": "dpo", "options": {"margin": 0.0}}
+
+
+def agents_trainer(
+    folder,
+    config,
+    *,
+    store=None,
+    is_evaluated=False,
+    first_graphs=None,
+    algorithm_choice=DPO,
+    kind=Trainer,
+    **changes,
+):
     """A Trainer of these agents, as a new process would build it."""
     torch.manual_seed(0)
-    settings = configured(algorithm={"name": "dpo", "options": {"margin": 0.0}}, **changes)
+    settings = configured(algorithm=algorithm_choice, **changes)
     system = agents_system(folder, config)
     reward = AdversarialReward(AdversarialReward.Options())
     evaluator = Evaluator(EXAMINATION, prompts=tiny_prompts(4), reward=reward, seed=9)
-    return Trainer(
+    return kind(
         settings,
         sampler_of(system),
         build_algorithm(settings, system),

@@ -65,7 +65,7 @@ def test_a_frozen_agent_sets_nothing(own):
 def test_what_can_be_trained_passes():
     training = {"presser": AgentTraining(lr=1e-3), "opener": AgentTraining(trainable=False)}
     check_agents(ROLES, OWN, training, depth=2)
-    check_agents((), {}, {}, depth=1, plays_roles=False, has_own_weights=True, num_processes=2)
+    check_agents((), {}, {}, depth=1, plays_roles=False, num_processes=2)
 
 
 @each_row(
@@ -79,7 +79,6 @@ def test_what_can_be_trained_passes():
         ),
         ({}, {"depth": 1}, "system.roles must name at most as many turns"),
         ({}, {"plays_roles": False}, "rollouts.sampler must play the roles of system.roles"),
-        ({}, {"has_own_weights": True}, "training.algorithm must be one without weights"),
         ({}, {"num_processes": 2}, "machine.num_processes must be 1 for several agents, got 2"),
     ],
 )

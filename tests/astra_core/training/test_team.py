@@ -187,13 +187,6 @@ def test_every_algorithm_without_weights_teaches_several_agents(folder, name):
     assert {"train/opener/loss", "train/presser/loss"} <= {key for row in rows for key in row}
 
 
-def test_a_value_head_is_refused(folder):
-    config = configured(algorithm={"name": "ppo", "options": {}})
-    system = agents_system(folder, agents_config())
-    with pytest.raises(ConfigurationError, match=r"training\.algorithm must be one without"):
-        Trainer(config, sampler_of(system), build_algorithm(config, system))
-
-
 def test_an_algorithm_for_one_attacker_is_refused_for_several(folder):
     system = agents_system(folder, agents_config())
     with pytest.raises(ConfigurationError, match="must be one for each, got DPO"):
@@ -249,3 +242,74 @@ def test_a_sampler_that_tries_each_turn_once_is_refused_to_who_compares_siblings
     with pytest.raises(ConfigurationError, match="must try several probes after each context"):
         trainer("dpo")
     assert next(trainer("reinforce").steps()).step == 1
+
+
+PPO = {"name": "ppo", "options": {"kl": "none"}}
+
+
+def test_each_agent_of_ppo_has_a_critic_that_learns_from_its_own_turns(folder):
+    trainer = agents_trainer(folder, agents_config(**OWN), algorithm_choice=PPO, training_steps=1)
+    experience = trainer.harness.experience(0)
+    critics = trainer.algorithm.own_weights()
+    assert {"opener": 2, "presser": 2} == {name: len(own) for name, own in critics.items()}
+    for name, other in (("opener", "presser"), ("presser", "opener")):
+        steps = [step for step in experience.steps if step.agent == name]
+        # Mean 0 and spread 1 over each agent's own tokens.
+        gains = torch.tensor([gain for step in steps for gain in step.step.advantages])
+        assert pytest.approx(0.0, abs=1e-5) == float(gains.mean())
+        assert pytest.approx(1.0, abs=1e-3) == float(gains.std(correction=0))
+        before = [weight.detach().clone() for weight in critics[other]]
+        own = [weight.detach().clone() for weight in critics[name]]
+        trainer.updates.apply([trainer.algorithm.collate(steps)], training_step=0)
+        assert all(map(torch.equal, before, critics[other]))
+        assert not any(map(torch.equal, own, critics[name]))
+
+
+def test_an_agent_that_shares_all_weights_has_a_critic_and_an_optimiser_for_it(folder):
+    config = {"parts": {"mlp": {"pattern": "mlp", "lr_factor": 0.5}}}
+    trainer = agents_trainer(folder, agents_config(), algorithm_choice=PPO, **config)
+    moved = {
+        learner.name: {id(p) for group in learner.optimizer.param_groups for p in group["params"]}
+        for learner in trainer.updates.learners
+    }
+
+    critics = trainer.algorithm.own_weights()
+    assert moved["presser"] == {id(weight) for weight in critics["presser"]}
+    assert {id(weight) for weight in critics["opener"]} < moved["opener"]
+
+
+@pytest.mark.real
+def test_ppo_of_agents_does_not_depend_on_micro_batches_or_padding(folder):
+    trainer = agents_trainer(folder, agents_config(**OWN), algorithm_choice=PPO)
+    experience = trainer.harness.experience(0)
+    trainer.updates.apply([trainer.algorithm.collate(experience.steps)], training_step=0)
+    loss, metrics, whole = gradients(trainer, experience, 64)
+    assert any("algorithm." in name for name in whole)
+    for batch_size, epoch in ((1, 0), (5, 1)):
+        again, figures, found = gradients(trainer, experience, batch_size, epoch=epoch)
+        assert pytest.approx(loss, rel=1e-4, abs=1e-6) == again
+        assert pytest.approx(metrics, rel=1e-3, abs=1e-5) == figures
+        assert_close(whole, found)
+
+
+@pytest.mark.real
+def test_ppo_of_agents_resumes_bit_for_bit(folder, tmp_path):
+    def trainer(name):
+        return agents_trainer(
+            folder, agents_config(**OWN), algorithm_choice=PPO, store=tmp_path / name
+        )
+
+    def told(own):
+        return [weight.detach().clone() for weight in own.updates.weights().values()]
+
+    whole = trainer("whole")
+    whole.train()
+    for report in trainer("cut").steps():
+        if report.training_step == 2:
+            break
+    resumed = trainer("cut")
+    assert resumed.resume()
+    resumed.train()
+
+    assert 3 == resumed.progress.training_step
+    assert all(map(torch.equal, told(whole), told(resumed)))

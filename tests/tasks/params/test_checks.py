@@ -181,7 +181,18 @@ def test_any_metric_of_an_evaluation_can_choose_the_best(metric):
 @each_row(
     ("changes", "line"),
     [
-        ({"training": {"algorithm": {"name": "ppo"}}}, "training.algorithm must be one without"),
+        (
+            {"training": {"trainer": "leader_follower"}},
+            "must have agents with weights of their own, got 'presser' that shares",
+        ),
+        (
+            {"training": {"trainer": {"name": "leader_follower", "options": {"leader": "x"}}}},
+            "options.leader must be one of the agents that learn ['opener', 'presser'], got 'x'",
+        ),
+        (
+            {"system": {}, "training": {"trainer": "leader_follower"}},
+            "must have two agents that learn, got []",
+        ),
         ({"machine": {"num_processes": 2}}, "machine.num_processes must be 1 for several agents"),
         (
             {"training": {"agents": {"presser": {"schedule": {"name": "slow"}}}}},

@@ -11,7 +11,9 @@ from plugins.thorough import ThoroughTrainer
 
 # Those that train at a service need one, which their own tests start.
 @pytest.mark.real
-@each_row("name", sorted(BUILT_INS["trainer"].keys() - {"remote", "text", "vllm"}))
+@each_row(
+    "name", sorted(BUILT_INS["trainer"].keys() - {"leader_follower", "remote", "text", "vllm"})
+)
 def test_every_built_in_trainer_keeps_the_contract(name):
     check_trainer(name)
 

@@ -1,0 +1,1 @@
+"""How several agents that learn together regard each other."""
