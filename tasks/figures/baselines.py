@@ -78,6 +78,8 @@ class Baselines:
         evaluation = self.examiner.params.evaluation
         system, untrained = self.examiner.load_attacker(None)
         key, who = self.examiner.key(system, self.prompts), attacker_digest(self.weights)
+        # Which hits differ depends on the words that are known.
+        shared = [key, sorted(self.examiner.vocabulary)]
         found: dict[str, Reached] = {}
         left_out: dict[str, str] = {}
         for name, parts, measure in self._attackers(system, untrained, who):
@@ -85,7 +87,7 @@ class Baselines:
                 if isinstance(measure, str):
                     left_out[name] = measure
                 else:
-                    found[name] = self._kept(system, [key, name, *parts], measure)
+                    found[name] = self._kept(system, [*shared, name, *parts], measure)
             except RolloutError as error:
                 # Its subclasses say that the target or the judge cannot be asked any more.
                 if name == TRAINED or type(error) is not RolloutError:
@@ -124,10 +126,11 @@ class Baselines:
         )
         yield TRAINED, [who], self._trained
         yield "no attack", [], lambda: (tries.plain(), None)
-        yield "untrained attacker", [untrained], partial(self._evaluated, system)
+        own = [untrained, system.training_digest()]
+        yield "untrained attacker", own, partial(self._evaluated, system)
         if tries.num_tries > 1:
             name = f"best of {tries.num_tries} untrained probes"
-            yield name, [untrained], lambda: (tries.best_of(), None)
+            yield name, own, lambda: (tries.best_of(), None)
         else:
             yield "best of several untrained probes", [], "a rollout is one reply"
         yield "bandit over templates", [TEMPLATES], lambda: (tries.bandit(TEMPLATES), None)

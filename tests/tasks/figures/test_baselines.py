@@ -5,7 +5,7 @@ import pytest
 from small_world import PARAMS, write_world
 from tiny_chats import chat_model
 
-from astra_core.config import Choice, EvaluationConfiguration
+from astra_core.config import AttackerConfiguration, Choice, EvaluationConfiguration
 from astra_core.errors import DataError, RolloutError
 from astra_core.rollout import Prompt
 from astra_parts.testing import tiny_language_model
@@ -20,6 +20,7 @@ TARGET = Choice(
     name="scripted",
     options={"rules": [{"when": "villain|PAIRED", "say": ["bad"]}], "otherwise": ["so good"]},
 )
+LINES = "{% for message in messages %}{{ message['content'] + '\n' }}{% endfor %}"
 SPEAKER = Choice(
     name="scripted",
     options={
@@ -84,6 +85,19 @@ def test_what_was_measured_is_not_asked_for_again(examiner, monkeypatch):
     next(KEPT.iterdir()).write_text("{")
     with pytest.raises(DataError, match="must be a JSON report"):
         table(examiner)
+
+
+def test_another_instruction_or_vocabulary_is_measured_anew(examiner):
+    table(examiner)
+    known = {path.name for path in KEPT.iterdir()}
+    told = AttackerConfiguration(format="template", template=LINES, instruction="be {prompt}")
+    system = examiner.params.system.model_copy(update={"attacker": told})
+    table(replace(examiner, params=replace(examiner.params, system=system)))
+    with_instruction = {path.name for path in KEPT.iterdir()}
+    table(replace(examiner, vocabulary=frozenset({"bad"})))
+
+    assert 2 == len(with_instruction - known)
+    assert COUNT == len({path.name for path in KEPT.iterdir()} - with_instruction)
 
 
 def test_a_model_without_a_chat_template_is_told_once_and_a_chat_model_speaks(examiner):
