@@ -20,7 +20,7 @@ from astra_core.files import record_digest
 from astra_core.judge import Judge
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.lora import share_frozen
-from astra_core.models.spelling import spelled
+from astra_core.models.spelling import spelled, spelling_digest
 from astra_core.registry import build
 from astra_core.scorer import Scorer, version_of
 from astra_core.scorers.cached import with_cache
@@ -154,7 +154,8 @@ class System:
         # The scorer of probes is named by its version if it is not the judge itself.
         settings = self.config.model_dump(mode="json", exclude={*left_out, "probe_scorer"})
         versions = dict.fromkeys((version_of(self.scorer), version_of(self.probe_scorer)))
-        return record_digest([self.target_digest, *versions, settings])
+        code = filter(None, [spelling_digest(self.config.spelling)])
+        return record_digest([self.target_digest, *versions, settings, *code])
 
     def training_digest(self) -> str:
         """Also covers agents and their formats; a run is resumed only under the same digest."""

@@ -1,12 +1,15 @@
 """The spelling in which a target reads what an attacker says, such as base64."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import ConfigurationError, PluginError
 from astra_core.extensions.calls import plugin_call
+from astra_core.files import file_digest
 from astra_core.registry import function_of
 
 SPELLINGS = ("base64", "hex", "rot13", "leetspeak", "spaced", "reversed")
@@ -26,6 +29,15 @@ def speller(name: str) -> Callable[[str], str]:
         )
         raise ConfigurationError(msg)
     return function_of(f"astra_parts.attackers.converters:to_{name}" if is_known else name)
+
+
+def spelling_digest(name: str | None) -> str:
+    """SHA-256 of the file of a function of one's own; empty for what is none."""
+    if name is None or name in SPELLINGS:
+        return ""
+    code = getattr(inspect.unwrap(speller(name)), "__code__", None)
+    file = Path(code.co_filename) if code else None
+    return file_digest(file) if file and file.is_file() else ""
 
 
 def spelled(text: str, name: str | None) -> str:

@@ -31,10 +31,11 @@ def is_source(file: Path) -> bool:
 def plugin_names(record: Any) -> Iterator[str]:
     """The paths that lead to plug-ins in a plain record of parameters.
 
-    The options of a plug-in may name further ones at any depth; a text that only looks like a path
-    may be included.
+    The options of a plug-in may name further ones at any depth, and ``system.spelling`` a function;
+    a text that only looks like a path may be included.
     """
-    return (text for own in _plugins(record) for text in texts_of(own) if _NAME.fullmatch(text))
+    spellings = (each.get("spelling") for each in _mappings(record))
+    return (text for own in (*_plugins(record), *spellings) for text in texts_of(own) if _NAME.fullmatch(text))
 
 
 def plugin_data(record: Any) -> tuple[Path, ...]:

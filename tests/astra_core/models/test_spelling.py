@@ -61,6 +61,17 @@ def test_figures_of_another_spelling_do_not_compare():
     assert SYSTEM.digest() != SPELLED.digest()
 
 
+def test_figures_of_an_edited_spelling_do_not_compare(tmp_path):
+    file = tmp_path / "own.py"
+    config = SYSTEM.config.model_copy(update={"spelling": f"{file}:own"})
+    own, digests = replace(SYSTEM, config=config), set()
+    for code in ("text", "text.upper()"):
+        file.write_text(f"def own(text):\n    return {code}\n", "utf-8")
+        digests.add(own.digest())
+
+    assert 2 == len(digests)
+
+
 def test_a_spelling_of_ones_own_is_a_function_of_text(monkeypatch):
     own = ModuleType("own_words")
     own.french, own.none = {"why": "pourquoi"}.get, lambda _: None

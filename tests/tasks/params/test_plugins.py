@@ -28,11 +28,12 @@ def test_names_are_found_wherever_a_choice_stands():
         "sinks": [choice("one:A"), choice("two:B", inner={"deep": ["three:C", "no path: D"]})],
         "agents": {"presser": {"schedule": {**choice("my lab/four.py:D"), "defaults": "turns"}}},
         "experiment": "team:Alpha",
+        "system": {"spelling": "my/words.py:translated"},
     }
+    named = ["a.b:C", "x/y.py:Z", "one:A", "two:B", "three:C", "my lab/four.py:D"]
 
-    assert ["a.b:C", "x/y.py:Z", "one:A", "two:B", "three:C", "my lab/four.py:D"] == list(
-        plugin_names(record)
-    )
+    assert [*named, "my/words.py:translated"] == list(plugin_names(record))
+    assert [] == list(plugin_names({"system": {"spelling": "base64"}}))
 
 
 def test_code_outside_of_plugins_is_named_from_the_project(project):
