@@ -5,7 +5,7 @@ on with the same ones.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import DataError
 from astra_core.files import record_digest, write_text
-from astra_core.models.spelling import spelled
 from astra_core.rollout import Failure, Prompt
 from astra_core.seeding import derive_key, generator
 from tasks.figures.over_refusal import questions_of, refusals
@@ -159,7 +158,7 @@ def _pairs_of(found: Sequence[ArchivedFinding], system: "System", params: Params
             each.finding_id,
             each.prompt,
             each.metadata,
-            tuple(_turns(each, spelling=params.system.spelling)),
+            _turns(each),
             _refusal(each.finding_id, seed=params.training_seed),
             each.replies[-1],
         )
@@ -174,11 +173,10 @@ def _pairs_of(found: Sequence[ArchivedFinding], system: "System", params: Params
     ]
 
 
-def _turns(found: ArchivedFinding, *, spelling: str | None) -> Iterator[str]:
-    """Probes as the target reads them, and replies, in turn."""
-    for probe, reply in zip(found.probes[:-1], found.replies[:-1], strict=True):
-        yield from (spelled(probe, spelling), reply)
-    yield spelled(found.probes[-1], spelling)
+def _turns(found: ArchivedFinding) -> tuple[str, ...]:
+    """Probes, which the archive has as the target read them, and replies, in turn."""
+    pairs = zip(found.probes, found.replies, strict=True)
+    return tuple(text for pair in pairs for text in pair)[:-1]
 
 
 def _benign(own: AnsweredRequest, *, seed: int) -> Pair:

@@ -2,9 +2,11 @@ import pytest
 from hardening_world import QUICK, find, make_hardening_world
 
 from astra_core.errors import DataError
-from astra_parts.testing import tiny_language_model
+from astra_core.models.pretrained import weights_digest
+from astra_parts.attackers.converters import to_rot13
+from astra_parts.testing import tiny_graph, tiny_language_model, tiny_node
 from tasks.figures.over_refusal import refusals
-from tasks.findings.archive import ARCHIVE, read_archive
+from tasks.findings.archive import ARCHIVE, Origin, keep_findings, read_archive
 from tasks.findings.labels import write_label
 from tasks.hardening.pairs import BENIGN, REFUSALS, answered_requests, read_pairs, write_pairs
 from tasks.hardening.places import BENIGN as REQUESTS, HardeningPlace
@@ -40,11 +42,15 @@ def test_a_refusal_is_preferred_where_that_is_asked_for(place):
     assert all(refusals(REFUSALS)[0])
 
 
-def test_the_target_learns_from_probes_as_it_reads_them(place):
+def test_the_target_learns_from_probes_as_it_read_them(place):
+    node = tiny_node(0.9, probe_text="you are bad", response_texts=("so bad",))
+    origin = Origin("training", "run", "", weights_digest(place.target(0)), "judge", to_rot13)
+    keep_findings([tiny_graph(node)], origin, ARCHIVE / "spelled.parquet", threshold=0.5)
     system = QUICK.system.model_copy(update={"spelling": "rot13"})
     own = HardeningPlace(place.folder, QUICK.model_copy(update={"system": system}))
 
-    assert ("lbh ner onq",) in [each.said for each in write_pairs(1, own)]
+    said = [each.said for each in write_pairs(1, own) if each.worse == "so bad"]
+    assert [("lbh ner onq",)] == said
 
 
 def test_requests_that_are_measured_are_never_learned_from(place):
