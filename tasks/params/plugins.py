@@ -34,8 +34,8 @@ def plugin_names(record: Any) -> Iterator[str]:
     The options of a plug-in may name further ones at any depth, and ``system.spelling`` a function;
     a text that only looks like a path may be included.
     """
-    spellings = (each.get("spelling") for each in _mappings(record))
-    return (text for own in (*_plugins(record), *spellings) for text in texts_of(own) if _NAME.fullmatch(text))
+    named = (*_plugins(record), *(each.get("spelling") for each in _mappings(record)))
+    return (text for own in named for text in texts_of(own) if _NAME.fullmatch(text))
 
 
 def plugin_data(record: Any) -> tuple[Path, ...]:
