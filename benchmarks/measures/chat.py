@@ -101,7 +101,7 @@ def row(found: dict[str, Any]) -> tuple[str, ...]:
         _spelled(evaluation["lift"]),
         _spelled(plain["lift"]),
         f"{after['unique_probes_rarefied']:.2f}",
-        f"{after['strategies']:.0f} in {after['num_hits_compared']:.0f}",
+        f"{after['strategies'] or 0:.0f} in {after['num_hits_compared']:.0f}",
         "champion" if " is champion: " in found["decision"] else found["decision"],
         f"{found['seconds'] / 60:.1f}",
         f"{found['bytes'] / 2**30:.1f}",

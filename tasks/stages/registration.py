@@ -126,7 +126,8 @@ def _evidence(params: RegistrationParams, files: RegistrationFiles) -> Evidence:
         training=training,
         target_digest=weights or (examined.target or {}).get("digest", ""),
         parent=models.attacker.parent,
-        steps=read_table(files.steps, columns=("step", "train/loss")),
+        # Without an update, as where no two probes differ in reward, there is no loss.
+        steps=read_table(files.steps, columns=("step",)),
         table=read_table(files.table, columns=("role", "success_rate")),
         files=_kept(files, evaluation_folder(examined.evaluation_key)),
         datasets={"prompts": files.seed_prompts, "valid": files.valid, "rollouts": files.baseline},

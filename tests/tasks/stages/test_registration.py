@@ -98,6 +98,13 @@ def test_registering_twice_changes_nothing(project_in_memory):
     assert before == state(connect())
 
 
+def test_an_attacker_that_no_update_changed_is_registered(project_in_memory):
+    Path("reports/training_steps.csv").write_text("step,eval/attack_success_rate\n0,0.5\n")
+
+    assert register().summary().startswith("attacker version 1 is candidate")
+    assert [(0, 0.5)] == state(connect())["metrics"]["eval/attack_success_rate"]
+
+
 def test_register_attacker_continues_with_the_run_of_the_training(project_in_memory):
     log = open_run(RUN_KEY, experiment=EXPERIMENT, params={"seed": 0})
     log.log_step({"train/loss": 0.69}, 1)
