@@ -24,8 +24,9 @@ ALL_SIGNALS: frozenset[Signal] = frozenset({"target_logprobs", "reference", "goa
 # For each signal the message if it is missing.
 _LACKING: dict[Signal, str] = {
     "target_logprobs": "reward '{name}' must have a target that gives log-probabilities of a "
-    "probe, got one that gives none; set the weight of its likelihood to 0, or measure it under "
-    "the reference (reward terms, likelihood: {{under: reference}})",
+    "probe, got one that gives none, as all under system.spelling; set the weight of its "
+    "likelihood to 0 (nll_weight), or measure it under the reference (reward terms, likelihood: "
+    "{{under: reference}})",
     "reference": "reward '{name}' must have reference log-probabilities, got a sampler that gives "
     "none; name another rollouts.sampler, such as 'tree', or leave the terms out that ask for them",
     "goal": "reward '{name}' must have prompts with a goal, got none; name the column in "

@@ -5,7 +5,7 @@ place and returns complete turns, each with the place that it leads to.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from astra_core.conversation import Conversation, Message
@@ -207,16 +207,21 @@ def scored_replies(growth: Growth, asked: Sequence[SampledProbe]) -> Responded:
 def answers(growth: Growth, asked: Sequence[SampledProbe]) -> list[Outcome]:
     """The replies of the target, with its log-probabilities of the probe if it has any.
 
+    Under a spelling there are none, since they would be of other tokens than the attacker's.
+
     Raises TargetError if no call could be made.
     """
     system = growth.system
     roles = [f"response {reply}" for reply in range(growth.num_responses)]
-    return system.target.respond(
+    found = system.target.respond(
         [as_read(own.conversation, system.config.spelling) for own in asked],
         [[growth.key(role, own.place.prompt, own.path) for role in roles] for own in asked],
         system.config.response,
         tokens_per_batch=system.config.tokens_per_batch,
     )
+    if system.config.spelling is None:
+        return found
+    return [own if isinstance(own, Failure) else replace(own, probe_logprobs=()) for own in found]
 
 
 def reference_logprobs(

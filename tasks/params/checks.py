@@ -203,7 +203,9 @@ def _check_signals(setup: Setup) -> None:
     gives = set(ALL_SIGNALS)
     if "reference" not in setup.sampler.plugin.gives:
         gives.discard("reference")
-    if not all(own.plugin.can_score for own in targets_of(setup.params.system.target).values()):
+    system = setup.params.system
+    scores = all(own.plugin.can_score for own in targets_of(system.target).values())
+    if system.spelling is not None or not scores:
         gives.discard("target_logprobs")
     # Reading a file takes a while, so it waits for a reward that asks.
     if "goal" in reward.needs_with(options):

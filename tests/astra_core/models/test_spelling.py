@@ -11,6 +11,7 @@ from astra_core.models.spelling import as_read, spelled, speller
 from astra_core.rollout import Prompt
 from astra_core.samplers.level import Growth, grow_level, opening
 from astra_parts.samplers.rewording import asked_first, first_replies
+from astra_parts.testing import tiny_system
 
 PROMPT = Prompt("p", "why")
 # What the target reads backwards.
@@ -47,6 +48,19 @@ def test_a_sampled_probe_stays_as_it_was_said_and_the_target_reads_it_spelled():
     assert [node.probe for node in plain] == [node.probe for node in own]
     assert as_said == [node.probe_text for node in own]
     assert [text[::-1] for text in as_said] == backwards != as_said
+
+
+def test_a_target_gives_no_log_probabilities_of_other_tokens_than_were_said():
+    plain = tiny_system()
+    own = replace(plain, config=plain.config.model_copy(update={"spelling": "reversed"}))
+
+    def turn(system):
+        (only,) = grow_level(Growth(system, 0, "test", 0, 1), [opening(PROMPT)], 1).turns
+        return only.node
+
+    assert len(turn(plain).probe_ids) == len(turn(plain).target_logprobs)
+    assert () == turn(own).target_logprobs
+    assert turn(plain).reference_logprobs == pytest.approx(turn(own).reference_logprobs, abs=1e-5)
 
 
 def test_given_texts_are_spelled_but_not_what_is_no_attack():

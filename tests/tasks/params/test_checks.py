@@ -49,6 +49,7 @@ MISTAKES = [
     ("system.scorer.name", "no_such_module:Scorer", "must be importable, got ModuleNotFoundError"),
     ("system.scorer.name", "json:nothing", "must be importable, got AttributeError"),
     ("system.scorer.name", "json:dumps", "must be a class, got function"),
+    ("system.spelling", "base64", "must have a target that gives log-probabilities of a probe"),
     ("system.spelling", "base46", "system.spelling must be one of base64, hex, rot13"),
     ("evaluation.second_judge", "profanty", "unknown scorer 'profanty'"),
     ("evaluation.second_judge", "profanity", "must be another judge than system.scorer, got the"),
