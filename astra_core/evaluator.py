@@ -237,7 +237,7 @@ class Evaluator:
             figures=figures,
             outcomes=outcomes,
             graphs=tuple(graphs),
-            weights=weights,
+            weights=dict(weights),  # a default that cannot be pickled otherwise
             each=each,
         )
 

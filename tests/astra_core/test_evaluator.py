@@ -1,6 +1,7 @@
 import json
 import math
 from dataclasses import replace
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 from each_row import each_row
@@ -43,7 +44,9 @@ def test_the_same_attacker_gets_the_same_figures_from_an_evaluator_that_is_used_
     assert evaluation.outcomes == again.outcomes
 
 
-def test_every_figure_is_finite_and_as_json(evaluation):
+def test_every_figure_is_finite_and_as_json_and_another_process_can_have_them(evaluation):
+    again = ForkingPickler.loads(ForkingPickler.dumps(evaluator().judged(evaluation.graphs)))
+    assert again.metrics() == evaluation.metrics()
     assert all(math.isfinite(value) for value in evaluation.metrics().values())
     json.dumps(evaluation.record(), allow_nan=False)
 
