@@ -87,7 +87,7 @@ class System:
         # A list that the attacker continues ends with a line, which no reply of a target does.
         shared = None if config.attacker.template else _as_reference(victim, reference)
         copy = shared or load(reference)
-        if (speaker := speaker_of(victim)) is not None:
+        for speaker in victim.language_models:
             for model in (own.model, copy.model):
                 share_frozen(model, speaker.model)
         system = cls.of(
@@ -117,13 +117,13 @@ class System:
             )
             raise ConfigurationError(msg)
         victim = as_target(target, config)
-        speaker = speaker_of(victim)
+        talkers = (attacker, *victim.language_models)
         _check_room("probe", config.probe, attacker)
-        if speaker is not None:
+        for speaker in talkers[1:]:
             _check_room("response", config.response, speaker)
-        talkers = [attacker.model] if speaker is None else [attacker.model, speaker.model]
-        config = settle(config, *talkers, machine=attacker.plan.machine)
-        for model in filter(None, (attacker, speaker)):
+        models = [each.model for each in talkers]
+        config = settle(config, *models, machine=attacker.plan.machine)
+        for model in talkers:
             model.plan = replace(model.plan, compiles_steps=config.compile)
         own = probe_scorer_of(config, scorer)
         system = cls(attacker, victim, reference, scorer, config, target_digest, own)
@@ -205,9 +205,8 @@ class System:
     @property
     def plan(self) -> Plan:
         """The attacker's plan, in the System's precision, with the threads of its largest model."""
-        speaker = speaker_of(self.target)
-        every = (self.attacker, speaker, *separate_models(self.agents).values())
-        plans = [each.plan for each in every if each is not None]
+        agents = separate_models(self.agents).values()
+        plans = [each.plan for each in (self.attacker, *self.target.language_models, *agents)]
         precision: Precision = "bf16" if self.config.precision == "bf16" else "fp32"
         plan = self.attacker.plan.talking(precision=precision)
         return replace(plan, num_threads=max(own.num_threads for own in plans))
@@ -217,9 +216,9 @@ class System:
         """Runs the body with every model caching what it reads; no weight may change in it."""
         others = [model for agent in self.agents for model in (agent.model, agent.reference)]
         # A target's own model remembers through the target, which may be of a class of its own.
-        speaker = speaker_of(self.target)
+        speakers = set(map(id, self.target.language_models))
         talkers: tuple[Talker, ...] = (self.attacker, self.target, self.reference, *others)
-        models = {id(model): model for model in talkers if model is not speaker}
+        models = {id(model): model for model in talkers if id(model) not in speakers}
         max_bytes, is_bf16 = self.config.prefix_cache_mib << 20, self.config.precision == "bf16"
         with ExitStack() as stack:
             for model in models.values():

@@ -161,6 +161,11 @@ class Target(Plugin):
         """Weights of several targets by name, which sum to 1; empty for a single one."""
         return {}
 
+    @property
+    def language_models(self) -> tuple["LanguageModel", ...]:
+        """The local models that speak for it, each once; empty for one without."""
+        return ()
+
     @abstractmethod
     def digest(self) -> str:
         """A digest of all that its replies depend on; equal digests make figures comparable."""

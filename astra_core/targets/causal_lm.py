@@ -87,6 +87,11 @@ class CausalLM(Target):
         """The digest of its tokenizer."""
         return self.language_model.vocabulary
 
+    @property
+    def language_models(self) -> tuple[LanguageModel, ...]:
+        """Its one model."""
+        return (self.language_model,)
+
     def digest(self) -> str:
         """A digest of weights, tokenizer and options; empty for a model that was never a folder."""
         if not self._weights or self.options == self.Options():

@@ -78,6 +78,12 @@ class Mixture(Target):
         return next(filter(None, (part.vocabulary for part in self._parts.values())), "")
 
     @property
+    def language_models(self) -> tuple[LanguageModel, ...]:
+        """Those of its parts, of which several may share one."""
+        every = (model for part in self._parts.values() for model in part.language_models)
+        return tuple({id(model): model for model in every}.values())
+
+    @property
     def can_score(self) -> bool:  # type: ignore[override]
         """True where all parts give log-probabilities."""
         return all(part.can_score for part in self._parts.values())

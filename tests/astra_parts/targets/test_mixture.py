@@ -1,6 +1,13 @@
+from dataclasses import replace
+
 import pytest
 
-from astra_core.config import Choice, EvaluationConfiguration, SystemConfiguration
+from astra_core.config import (
+    Choice,
+    EvaluationConfiguration,
+    GenerationConfiguration,
+    SystemConfiguration,
+)
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import ConfigurationError, TargetError
 from astra_core.evaluator import Evaluator
@@ -9,6 +16,7 @@ from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Failure, Prompt
 from astra_core.samplers.tree import TreeSampler
 from astra_core.seeding import derive_key
+from astra_core.system import System
 from astra_core.target import LED_AGAINST, Surroundings, led_against
 from astra_core.targets.causal_lm import CausalLM
 from astra_parts.targets.mixture import Mixture
@@ -151,6 +159,40 @@ def test_two_system_prompts_of_one_model_load_its_weights_once(tmp_path):
     assert own.can_score
     with own.remembering(1 << 20):
         assert asked(own, "b", "causal_lm") == asked(own, "b", "causal_lm")
+
+
+def test_local_models_in_a_list_decide_room_precision_threads_and_memory(tmp_path):
+    tiny_language_model(2, max_positions=32).save(tmp_path / "target")
+    other = {"name": "causal_lm", "label": "other", "options": {"dtype": "bfloat16"}}
+    target = mixture(MILD, "causal_lm", other, folder=tmp_path / "target")
+    same = mixture("causal_lm", {"name": "causal_lm", "label": "b"}, folder=tmp_path / "target")
+    told = {"compile": True, "response": GenerationConfiguration(max_new_tokens=32)}
+    config = CONFIG.model_copy(update={"compile": True})
+    system = tiny_system(target=target, config=config)
+
+    assert [2, 1] == [len(own.language_models) for own in (target, same)]
+    assert all(own.plan.compiles_steps for own in target.language_models)
+    last = target.language_models[-1]
+    last.plan = replace(last.plan, num_threads=9)
+    assert 9 == system.plan.num_threads
+    with pytest.raises(ConfigurationError, match=r"system\.response\.max_new_tokens must be below"):
+        tiny_system(target=target, config=config.model_copy(update=told))
+
+
+def test_weights_of_a_list_and_of_the_attacker_are_in_memory_once(tmp_path):
+    tiny_language_model().save(tmp_path / "one")
+    config = CONFIG.model_copy(
+        update={
+            "target": SystemConfiguration.model_validate({"target": [MILD, "causal_lm"]}).target
+        }
+    )
+    parts = dict.fromkeys(("attacker", "target", "reference"), tmp_path / "one")
+    system = System.load(config, **parts)
+
+    (speaker,) = system.target.language_models
+    for model in (system.attacker, system.reference):
+        pairs = zip(model.model.parameters(), speaker.model.parameters(), strict=True)
+        assert all(own.data_ptr() == its.data_ptr() for own, its in pairs)
 
 
 def test_an_evaluation_measures_each_target_and_their_weighted_mean():
