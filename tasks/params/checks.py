@@ -189,7 +189,8 @@ def _check_needs(setup: Setup) -> None:
     given = set(setup.sampler.plugin.gives)
     # Reading tokenizers takes a second, so it waits for an algorithm that asks.
     asks = "shared_tokenizer" in algorithm.needs_with(options)
-    if not (asks and (not has_weights(params.system.target) or _tokenizers_differ(params.models))):
+    has_one = setup.target.name != MIXTURE and has_weights(params.system.target)
+    if not asks or (has_one and not _tokenizers_differ(params.models)):
         given.add("shared_tokenizer")
     if params.rollouts.runs_per_prompt > 1:
         given.add("runs")

@@ -277,9 +277,10 @@ def test_there_is_one_target():
         check_params(Params.read(record, where=""))
 
 
-def test_a_teacher_without_weights_cannot_be_distilled():
+@each_row("target", ["scripted", ["causal_lm", "scripted"]])
+def test_a_teacher_without_weights_or_one_of_several_cannot_be_distilled(target):
     record = read_record(PARAMS)
-    record["system"]["target"] = "scripted"
+    record["system"]["target"] = target
     record["reward"]["options"]["nll_weight"] = 0.0
     record["training"]["algorithm"] = {"name": "distillation", "options": {"teacher": "target"}}
 
