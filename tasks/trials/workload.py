@@ -10,6 +10,7 @@ from astra_core.errors import DataError
 from astra_core.files import read_json
 from astra_core.registry import find
 from tasks.params.schema import Params
+from tasks.params.targets import targets_of
 from tasks.records.reports import read_record
 from tasks.records.rollout_report import RolloutsRecord
 from tasks.trials.forecast import Amount, TrialMeasurements, forecast
@@ -37,6 +38,7 @@ def replies_by_stage(
     """
     evaluation, sizes = params.evaluation, _sizes(validation)
     asked = evaluation.num_rollouts * evaluation.depth * evaluation.num_responses
+    asked *= len(targets_of(params.system.target))  # an evaluation leads all against each
     measured = TrialMeasurements(
         rolled=Amount(calls=replies_of_a_tree(params, rollouts)),
         examined=Amount(calls=asked),

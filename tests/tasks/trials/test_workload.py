@@ -86,3 +86,19 @@ def test_the_price_of_a_reply_is_that_of_the_last_rollouts(tmp_path):
     assert 0.05 == cost_of_a_reply(priced["rollouts"])
     assert cost_of_a_reply(reports(tmp_path, target=None)["rollouts"]) is None
     assert cost_of_a_reply(tmp_path / "none.json") is None
+
+
+def test_an_evaluation_of_a_list_asks_each_of_its_targets(tmp_path):
+    rules = [{"name": "scripted", "label": label} for label in "ab"]
+    system = {"target": ["causal_lm", *rules]}
+    record = PARAMS.model_dump(mode="json", exclude_unset=True) | {"system": system}
+    record["evaluation"]["bandit_calls"] = 60
+    record["evaluation"]["ask_prompts"] = False
+    files = reports(tmp_path)
+    three = replies_by_stage(Params.model_validate_json(json.dumps(record)), **files)
+    record["system"] = {}
+    one = replies_by_stage(Params.model_validate_json(json.dumps(record)), **files)
+
+    assert one["rollouts"] == three["rollouts"]
+    # The search has its budget, however many are asked; its winners are said to all.
+    assert 3 * (one["evaluation"] - 60) == three["evaluation"] - 60
