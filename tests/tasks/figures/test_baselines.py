@@ -5,7 +5,12 @@ import pytest
 from small_world import PARAMS, write_world
 from tiny_chats import chat_model
 
-from astra_core.config import AttackerConfiguration, Choice, EvaluationConfiguration
+from astra_core.config import (
+    AttackerConfiguration,
+    Choice,
+    EvaluationConfiguration,
+    SystemConfiguration,
+)
 from astra_core.errors import DataError, RolloutError
 from astra_core.rollout import Prompt
 from astra_parts.testing import tiny_language_model
@@ -124,3 +129,19 @@ def test_of_one_reply_there_is_no_best_and_failures_leave_an_attacker_out(examin
     assert "a rollout is one reply" == found.left_out["best of several untrained probes"]
     assert {"crescendo", "pair", "goat"} < found.left_out.keys()
     assert found.left_out["goat"].startswith("9 of 9 turns failed; first: the attacker")
+
+
+def test_of_a_list_every_attacker_is_led_against_each_target(examiner):
+    parts = [
+        {"name": "scripted", "label": name, "weight": weight, "options": {"otherwise": [said]}}
+        for name, weight, said in (("harsh", 3, "bad"), ("mild", 1, "so good"))
+    ]
+    target = SystemConfiguration.model_validate({"target": parts}).target
+    system = examiner.params.system.model_copy(update={"target": target})
+    found = table(replace(examiner, params=replace(examiner.params, system=system)))
+
+    assert COUNT == len(found.rows)
+    assert len(PROMPTS) == found.num_prompts
+    for row in found.rows:
+        assert 2 * 3 * 2 * 3 == row.judged
+        assert 0.75 == row.success.value
