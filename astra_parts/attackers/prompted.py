@@ -6,7 +6,7 @@ from pathlib import Path
 
 from astra_core.config import Choice
 from astra_core.conversation import Conversation, Message
-from astra_core.errors import ConfigurationError
+from astra_core.errors import BudgetError, ConfigurationError, RolloutError, TargetError
 from astra_core.registry import build
 from astra_core.rollout import Failure, Prompt
 from astra_core.samplers.level import Growth
@@ -39,25 +39,27 @@ class PromptedAttacker:
 
         Where the model writes no message, the prompt itself is said.
 
-        Raises TargetError if the model cannot be asked at all.
+        Raises RolloutError if the model cannot be asked at all, or its budget is spent.
         """
         script, config = self.script, self.growth.system.config
         told = []
         for talk in talks:
             talk.conversation = script.continues(talk)
-            told.append(Message("user", script.told(talk, self.depth)))
-        # Columns of the prompt, such as a secret, are the target's alone.
-        found = self.model.respond(
-            [
-                Conversation(Prompt(talk.prompt.prompt_id, talk.prompt.text), (own,))
-                for talk, own in zip(talks, told, strict=True)
-            ],
-            [[self.growth.key(script.name, talk.prompt, talk.path)] for talk in talks],
-            config.probe.model_copy(
-                update={"max_new_tokens": max(config.probe.max_new_tokens, script.tokens)}
-            ),
-            tokens_per_batch=config.tokens_per_batch,
-        )
+            # Columns of the prompt, such as a secret, are the target's alone.
+            prompt = Prompt(talk.prompt.prompt_id, talk.prompt.text)
+            told.append(Conversation(prompt).said(Message("user", script.told(talk, self.depth))))
+        tokens = max(config.probe.max_new_tokens, script.tokens)
+        try:
+            found = self.model.respond(
+                told,
+                [[self.growth.key(script.name, talk.prompt, talk.path)] for talk in talks],
+                config.probe.model_copy(update={"max_new_tokens": tokens}),
+                tokens_per_batch=config.tokens_per_batch,
+            )
+        except (BudgetError, TargetError) as error:
+            # Nothing is wrong with the target that is attacked, which others may still ask.
+            msg = f"the attacker's model: {error}"
+            raise RolloutError(msg) from error
         said: list[str | Failure] = []
         for talk, outcome in zip(talks, found, strict=True):
             if isinstance(outcome, Failure):

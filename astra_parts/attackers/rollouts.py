@@ -69,7 +69,8 @@ class Tries:
         growth = self._growth(script.name)
         own = PromptedAttacker(script, model, growth, self.depth)
         config = self.system.config
-        with model.remembering(config.prefix_cache_mib << 20, is_bf16=config.precision == "bf16"):
+        is_bf16 = config.precision == "bf16"
+        with model.evaluating(), model.remembering(config.prefix_cache_mib << 20, is_bf16=is_bf16):
             turns = held(growth, self._talks(), own, depth=self.depth)
         return self._trees(turns), own.usage
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_core.config import Choice
-from astra_core.errors import ConfigurationError, RolloutError
+from astra_core.errors import ConfigurationError, DataError, RolloutError
 from astra_core.files import record_digest
 from astra_core.metrics.statistics import paired_gain, rate_interval
 from astra_core.models.folders import attacker_digest
@@ -72,7 +72,7 @@ class Baselines:
     def table(self, advance: Callable[[], None]) -> BaselineRecord:
         """The table of all of them; ``advance`` is called after each.
 
-        Raises RolloutError if the target answers the trained attacker too seldom, or nobody any
+        Raises RolloutError if the trained attacker gets too few replies or no score, or nobody any
         more, ConfigurationError if the speaker cannot be used. What was measured before is kept.
         """
         evaluation = self.examiner.params.evaluation
@@ -180,13 +180,15 @@ class Baselines:
 
     def _kept(self, system: "System", parts: list[Any], measure: Measure) -> Reached:
         """What was kept of an earlier command, or else what is measured now."""
-        digest = record_digest(parts)[:_SHORT]
-        path = KEPT / f"{digest}.json"
+        path = KEPT / f"{record_digest(parts)[:_SHORT]}.json"
         if path.is_file():
             return read_record(path, Reached)
-        with system.target.evaluating(), system.target.accounted(f"baselines {digest}"):
-            graphs, model_calls = measure()
-        reached = self._reached(graphs, model_calls, system.target.weights)
+        try:
+            with system.target.evaluating():
+                graphs, model_calls = measure()
+            reached = self._reached(graphs, model_calls, system.target.weights)
+        except DataError as error:  # no reply could be judged, perhaps those of the next can
+            raise RolloutError(str(error)) from error
         write_record(reached, path)
         return reached
 

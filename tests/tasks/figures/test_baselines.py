@@ -51,6 +51,11 @@ def examiner(tmp_path, monkeypatch):
     )
 
 
+def with_system(examiner, **changes):
+    system = examiner.params.system.model_copy(update=changes)
+    return replace(examiner, params=replace(examiner.params, system=system))
+
+
 def table(examiner, speaker=SPEAKER):
     steps = []
     own = Baselines(examiner, PROMPTS, ATTACKER, speaker)
@@ -96,8 +101,7 @@ def test_another_instruction_or_vocabulary_is_measured_anew(examiner):
     table(examiner)
     known = {path.name for path in KEPT.iterdir()}
     told = AttackerConfiguration(format="template", template=LINES, instruction="be {prompt}")
-    system = examiner.params.system.model_copy(update={"attacker": told})
-    table(replace(examiner, params=replace(examiner.params, system=system)))
+    table(with_system(examiner, attacker=told))
     with_instruction = {path.name for path in KEPT.iterdir()}
     table(replace(examiner, vocabulary=frozenset({"bad"})))
 
@@ -121,11 +125,9 @@ def test_of_one_reply_there_is_no_best_and_failures_leave_an_attacker_out(examin
     own = replace(examiner, params=replace(examiner.params, evaluation=short))
     silent = Choice(name="command", options={"program": ["false"], "retries": 0})
     found = table(own, speaker=silent)
-    system = own.params.system.model_copy(update={"target": silent})
-    mute = replace(own, params=replace(own.params, system=system))
 
     with pytest.raises(RolloutError, match="9 of 9 turns failed"):
-        table(mute)
+        table(with_system(own, target=silent))
     assert "a rollout is one reply" == found.left_out["best of several untrained probes"]
     assert {"crescendo", "pair", "goat"} < found.left_out.keys()
     assert found.left_out["goat"].startswith("9 of 9 turns failed; first: the attacker")
@@ -137,11 +139,31 @@ def test_of_a_list_every_attacker_is_led_against_each_target(examiner):
         for name, weight, said in (("harsh", 3, "bad"), ("mild", 1, "so good"))
     ]
     target = SystemConfiguration.model_validate({"target": parts}).target
-    system = examiner.params.system.model_copy(update={"target": target})
-    found = table(replace(examiner, params=replace(examiner.params, system=system)))
+    found = table(with_system(examiner, target=target))
 
     assert COUNT == len(found.rows)
     assert len(PROMPTS) == found.num_prompts
     for row in found.rows:
         assert 2 * 3 * 2 * 3 == row.judged
         assert 0.75 == row.success.value
+
+
+def test_an_attacker_without_a_judged_reply_is_left_out(examiner):
+    Path("own.py").write_text(
+        "def judge(exchange):\n    return None if 'PAIRED' in exchange.probe else False\n", "utf-8"
+    )
+    judge = Choice(name="program", options={"function": "own.py:judge"})
+    found = table(with_system(examiner, scorer=judge))
+
+    assert {"pair"} == found.left_out.keys()
+    assert "got none of 18 turns judged" in found.left_out["pair"]
+    assert COUNT - 1 == len(found.rows)
+
+
+def test_a_speaker_spends_its_whole_budget_and_later_scripts_are_left_out(examiner):
+    told = {"program": ["sed", "-u", 's/.*/{"text": "Message: hello"}/'], "budget": {"calls": 18}}
+    found = table(examiner, speaker=Choice(name="command", options=told))
+
+    assert "crescendo" in {row.name for row in found.rows}
+    assert {"pair", "goat"} == found.left_out.keys()
+    assert "the attacker's model: target 'command' must stay" in found.left_out["goat"]
