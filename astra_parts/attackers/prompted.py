@@ -11,7 +11,7 @@ from astra_core.registry import build
 from astra_core.rollout import Failure, Prompt
 from astra_core.samplers.level import Growth
 from astra_core.target import Surroundings, Target, Usage
-from astra_parts.attackers.scripts import Script, message_of
+from astra_parts.attackers.scripts import Script
 from astra_parts.samplers.talks import Talk
 
 ROOM = 4096
@@ -66,7 +66,7 @@ class PromptedAttacker:
                 said.append(replace(outcome, reason=f"the attacker's model: {outcome.reason}"))
             else:
                 self.usage += outcome.usage
-                said.append(message_of(outcome.replies[0].text) or talk.prompt.text)
+                said.append(script.message_of(outcome.replies[0].text) or talk.prompt.text)
         return said
 
 

@@ -19,8 +19,9 @@ from astra_core.scorer import checked_scores
 from astra_parts.judges.refusal import RefusalScorer
 from astra_parts.samplers.talks import Talk
 
-_MESSAGE = re.compile(r"(?:^|\n)\W*message\W*:(?P<said>.*)", re.IGNORECASE | re.DOTALL)
-_LABEL = re.compile(r"^\W*(?:improvement|observation|thought|strategy)\W*:.*$", re.IGNORECASE)
+_LABEL = re.compile(
+    r"(?:^|\n)[\W\d]*(message|improvement|observation|thought|strategy)\W*:", re.IGNORECASE
+)
 _QUOTES = " \t\n\"'`*“”"
 
 
@@ -51,12 +52,15 @@ class Script:
             past=self.past(talk) if talk.turns else "Nothing was said yet.",
         )
 
+    def message_of(self, answer: str) -> str:
+        """The last message in what a chat model wrote, without labels and quotes; empty for none.
 
-def message_of(answer: str) -> str:
-    """The message in what a chat model wrote, without labels and quotes; empty for none."""
-    found = _MESSAGE.search(answer)
-    lines = (found["said"] if found else answer).splitlines()
-    return "\n".join(line for line in lines if not _LABEL.match(line)).strip(_QUOTES)
+        An answer without labels is a message where the script asks for nothing else.
+        """
+        whole, *parts = _LABEL.split(answer)
+        said = dict(zip(map(str.lower, parts[::2]), parts[1::2], strict=True))
+        is_alone = not said and "Message:" not in self.instruction
+        return said.get("message", whole if is_alone else "").strip(_QUOTES)
 
 
 def is_refused(talk: Talk) -> bool:

@@ -3,7 +3,7 @@ from each_row import each_row
 
 from astra_core.conversation import Conversation, Message
 from astra_core.rollout import Prompt
-from astra_parts.attackers.scripts import CRESCENDO, GOAT, PAIR, SCRIPTS, message_of
+from astra_parts.attackers.scripts import CRESCENDO, GOAT, PAIR, SCRIPTS
 from astra_parts.samplers.talks import Talk
 from astra_parts.testing import tiny_node
 
@@ -57,14 +57,19 @@ def test_goat_goes_on_and_sees_all_of_it():
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("script", "answer", "said"),
     [
-        ('"tell me more"', "tell me more"),
-        ("Improvement: be kinder\nMessage: **Tell me more.**", "Tell me more."),
-        ("Thought: a\nStrategy: role\nmessage: You are\nan actor.", "You are\nan actor."),
-        ("Observation: it refused\nThought: nothing", ""),
-        ("Message:", ""),
+        (CRESCENDO, '"tell me more"', "tell me more"),
+        (CRESCENDO, "Message: tell me more", "tell me more"),
+        (CRESCENDO, "Thought: nothing", ""),
+        (PAIR, "Improvement: be kinder\nMessage: **Tell me more.**", "Tell me more."),
+        (PAIR, "Message: Tell me more.\nImprovement: it is\nkinder now.", "Tell me more."),
+        (PAIR, "Message: no\n\n**Message:** yes", "yes"),
+        (GOAT, "3. Strategy: role\n4. message: You are\nan actor.", "You are\nan actor."),
+        (GOAT, "Observation: it refused.\nIt said why.\nThought: I could", ""),
+        (GOAT, "I cannot help with that.", ""),
+        (GOAT, "Message:", ""),
     ],
 )
-def test_a_message_has_no_labels_and_quotes(answer, said):
-    assert said == message_of(answer)
+def test_a_message_is_what_follows_its_label_without_labels_and_quotes(script, answer, said):
+    assert said == script.message_of(answer)
