@@ -43,8 +43,12 @@ def serve(
     listener = listen(host, port)
     folders = model_folders(models or ["champion"], params)
     from tasks.serving.inference import Speakers, add_inference
+    from tasks.serving.talking import attacker_in
     from tasks.serving.wire import make_app
 
+    if as_attacker:
+        for folder in folders.values():
+            attacker_in(folder)
     app = make_app("astra serve", token=token)
     separator = params.system.separator
     add_inference(app, Speakers(lambda: folders, separator=separator, are_attackers=as_attacker))

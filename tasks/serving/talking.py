@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from astra_core.errors import ConfigurationError
 from tasks.serving.wire import RefusalError, refusal
 
 if TYPE_CHECKING:
-    from astra_core.config import GenerationConfiguration
+    from astra_core.config import AttackerConfiguration, GenerationConfiguration
     from astra_core.conversation import Conversation
     from astra_core.models.chat_format import ChatFormat
     from astra_core.models.language_model import LanguageModel
@@ -74,16 +75,13 @@ class ServedModel:
 
         Raises ConfigurationError if the folder cannot be loaded.
         """
-        from astra_core.agents import as_exported
-        from astra_core.config import SystemConfiguration
         from astra_core.files import folder_digest
         from astra_core.models.attacker_format import attacker_format
         from astra_core.models.language_model import LanguageModel
 
         digest = folder_digest(folder, keep=lambda path: path.suffix == ".safetensors")
         model = LanguageModel.load(folder, separator=separator)
-        own = as_exported(SystemConfiguration(), folder).attacker
-        reader = attacker_format(model, own) if is_attacker else None
+        reader = attacker_format(model, attacker_in(folder)) if is_attacker else None
         return cls(model, fingerprint=f"astra-{digest[:16]}", attacker=reader)
 
     def heard(self, messages: Sequence[Message]) -> tuple[int, ...]:
@@ -125,6 +123,11 @@ class ServedModel:
 
     def _choice(self, context: tuple[int, ...], own: "Utterance", wanted: Wanted) -> SampledText:
         ids = own.token_ids[:-1] if own.has_ended else own.token_ids
+        hidden = 0
+        if self._attacker is not None:
+            # A target never hears an attacker's reasoning, which comes first.
+            hidden = len(ids) - len(self._attacker.thought(ids).visible_ids)
+            context, ids = (*context, *ids[:hidden]), ids[hidden:]
         text = self._decoded(ids)
         at = min((text.index(word) for word in wanted.stop if word in text), default=None)
         if at is not None:
@@ -135,7 +138,7 @@ class ServedModel:
         return SampledText(
             text,
             tuple(self._decoded((token,)) for token in ids),
-            own.logprobs[: len(ids)],
+            own.logprobs[hidden : hidden + len(ids)],
             self._likeliest(context, ids, wanted.top) if wanted.top else (),
             "stop" if has_ended else "length",
         )
@@ -160,6 +163,24 @@ class ServedModel:
             tuple((self._decoded((token,)), value) for token, value in zip(*row, strict=True))
             for row in rows
         )
+
+
+def attacker_in(folder: Path) -> "AttackerConfiguration":
+    """How the trained attacker of a folder is told what to do.
+
+    Raises ConfigurationError if the folder has several agents, who share no format.
+    """
+    from astra_core.agents import as_exported
+    from astra_core.config import SystemConfiguration
+
+    found = as_exported(SystemConfiguration(), folder)
+    if found.roles:
+        msg = (
+            f"what --as-attacker serves must be one attacker, got the agents "
+            f"{', '.join(found.roles)} in {folder}; leave the option out for such"
+        )
+        raise ConfigurationError(msg)
+    return found.attacker
 
 
 def attacked(messages: Sequence[Message]) -> "Conversation":

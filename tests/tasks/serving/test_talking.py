@@ -3,12 +3,15 @@ import json
 import pytest
 from each_row import each_row
 
-from astra_core.config import GenerationConfiguration
+from astra_core.config import AttackerConfiguration, GenerationConfiguration
 from astra_core.conversation import Conversation, Message
+from astra_core.errors import ConfigurationError
+from astra_core.models.attacker_format import attacker_format
 from astra_core.models.chat_format import SeparatorFormat
+from astra_core.models.utterances import Utterance
 from astra_core.rollout import Prompt
 from astra_parts.testing import tiny_language_model
-from tasks.serving.talking import ServedModel, Wanted, answered, attacked, heard
+from tasks.serving.talking import ServedModel, Wanted, answered, attacked, attacker_in, heard
 from tasks.serving.wire import RefusalError
 
 CHAT = [
@@ -57,6 +60,29 @@ def test_an_attacker_reads_a_chat_as_it_was_trained_with_its_instruction(tmp_pat
 
     assert "Asked: why so Written:\nyou are\nbad\n" == read
     assert served.heard(CHAT) != plain.heard(CHAT)
+
+
+def test_an_attacker_s_reasoning_is_not_sent_to_the_target():
+    model = tiny_language_model(0, vocabulary=None)
+    model.tokenizer.chat_template = TEMPLATE
+    reader = attacker_format(model, AttackerConfiguration(format="template"))
+    served = ServedModel(model, fingerprint="tiny", attacker=reader)
+    ids = model.encode("<think>so</think>why not")
+    own = Utterance("", ids, tuple(float(-n) for n in range(len(ids))), has_ended=False)
+    found = served._choice(served.heard(CHAT), own, Wanted(SHORT))
+    visible = reader.thought(ids).visible_ids
+
+    assert "why not" == found.text
+    assert own.logprobs[-len(visible) :] == found.logprobs
+    assert len(found.tokens) == len(found.logprobs)
+
+
+def test_several_agents_are_not_served_as_one_attacker(tmp_path):
+    told = {"roles": ["first", "second"], "agents": {"first": {}, "second": {}}}
+    (tmp_path / "agents.json").write_text(json.dumps(told))
+
+    with pytest.raises(ConfigurationError, match="must be one attacker, got the agents first, sec"):
+        attacker_in(tmp_path)
 
 
 @each_row(
