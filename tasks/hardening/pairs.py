@@ -143,8 +143,14 @@ def _make_pairs(number: int, place: HardeningPlace) -> list[Pair]:
 
 
 def _against(target: str, *, is_first: bool) -> list[ArchivedFinding]:
+    """Findings against a target, but for those on the prompts that it is measured on."""
+    measured = {prompt.prompt_id for prompt in read_prompts(VALID / "test.parquet")}
+
+    def choose(rows: Sequence[ArchivedFinding]) -> list[ArchivedFinding]:
+        return [each for each in Choosing(target=target).of(rows) if each.prompt_id not in measured]
+
     try:
-        return read_archive(choose=Choosing(target=target).of)
+        return read_archive(choose=choose)
     except DataError:
         if is_first:
             raise

@@ -7,7 +7,7 @@ from tasks.params.schema import HardeningConfiguration
 from tasks.records.evaluation import Span
 
 HARDENING = Path("reports/hardening.json")
-NOTHING_FOUND = "no attack of the archive succeeded against it"
+NOTHING_FOUND = "the archive has no attack against it to learn from"
 
 
 @dataclass(frozen=True, slots=True)

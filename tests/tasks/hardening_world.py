@@ -5,6 +5,7 @@ from pathlib import Path
 from found_by_hand import finding
 from small_world import PARAMS, write_world
 
+from astra_core.files import record_digest
 from astra_core.models.pretrained import weights_digest
 from astra_parts.testing import tiny_language_model
 from tasks.findings.archive import ARCHIVE, add_findings
@@ -43,10 +44,10 @@ def find(target: Path, *probes: str, **changes: str) -> None:
     found = [
         finding(
             probe,
-            finding_id=f"{number:08d}{digest[:8]}",
+            finding_id=record_digest([digest, probe])[:16],
             target=digest,
             replies=(f"bad {number}",),
-            **changes,
+            **{"prompt_id": "of training", **changes},
         )
         for number, probe in enumerate(probes)
     ]

@@ -3,13 +3,15 @@ from hardening_world import QUICK, find, make_hardening_world
 
 from astra_core.errors import DataError
 from astra_core.models.pretrained import weights_digest
+from astra_core.rollout import Prompt
 from astra_parts.attackers.converters import to_rot13
 from astra_parts.testing import tiny_graph, tiny_language_model, tiny_node
 from tasks.figures.over_refusal import refusals
 from tasks.findings.archive import ARCHIVE, Origin, keep_findings, read_archive
 from tasks.findings.labels import write_label
 from tasks.hardening.pairs import BENIGN, REFUSALS, answered_requests, read_pairs, write_pairs
-from tasks.hardening.places import BENIGN as REQUESTS, HardeningPlace
+from tasks.hardening.places import BENIGN as REQUESTS, VALID, HardeningPlace
+from tasks.records.prompts import read_prompts
 
 
 @pytest.fixture
@@ -45,7 +47,8 @@ def test_a_refusal_is_preferred_where_that_is_asked_for(place):
 def test_the_target_learns_from_probes_as_it_read_them(place):
     node = tiny_node(0.9, probe_text="you are bad", response_texts=("so bad",))
     origin = Origin("training", "run", "", weights_digest(place.target(0)), "judge", to_rot13)
-    keep_findings([tiny_graph(node)], origin, ARCHIVE / "spelled.parquet", threshold=0.5)
+    graph = tiny_graph(node, prompt=Prompt.of("of training"))
+    keep_findings([graph], origin, ARCHIVE / "spelled.parquet", threshold=0.5)
     system = QUICK.system.model_copy(update={"spelling": "rot13"})
     own = HardeningPlace(place.folder, QUICK.model_copy(update={"system": system}))
 
@@ -59,6 +62,14 @@ def test_requests_that_are_measured_are_never_learned_from(place):
 
     assert 3 == len(held)
     assert not held & learned
+
+
+def test_what_was_found_on_prompts_that_are_measured_is_not_learned(place):
+    first = read_prompts(VALID / "test.parquet")[0]
+    find(place.target(0), "bad where it counts", prompt=first.text, prompt_id=first.prompt_id)
+
+    said = {each.said for each in write_pairs(1, place) if each.source != BENIGN}
+    assert {("you are bad",), ("so bad",), ("bad as that",)} == said
 
 
 def test_pairs_stay_as_they_were_when_the_archive_grows(place):
