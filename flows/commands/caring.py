@@ -56,13 +56,15 @@ class _Found:
 
 
 def _find(days: float) -> _Found:
+    from tasks.figures.baselines import KEPT
+    from tasks.figures.crossing import TARGETS
     from tasks.params.schema import read_params
     from tasks.pipeline.cache_leftovers import cache_leftovers
     from tasks.tracking.database.leftovers import leftovers
     from tasks.tracking.lineage.logged import digests_of_versions
 
     return _Found(
-        leftovers(read_params().registration.model_name, min_days=days),
+        leftovers(read_params().registration.model_name, KEPT, TARGETS, min_days=days),
         cache_leftovers(digests_of_versions(), min_days=days),
     )
 

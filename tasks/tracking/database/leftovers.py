@@ -44,13 +44,15 @@ class Leftover:
         return {"path": self.path.as_posix(), "num_bytes": self.num_bytes, "days": days}
 
 
-def leftovers(model_name: str, *, min_days: float) -> list[Leftover]:
+def leftovers(model_name: str, *also: Path, min_days: float) -> list[Leftover]:
     """The folders that can be removed, the oldest first; removes nothing.
+
+    ``also``: folders beside those of trainings whose content can be made again.
 
     Raises TrackingError if the registry cannot be read, so what it needs is unknown.
     """
     needed = needed_keys(model_name) | _key_here(RUNS)
-    found = [_measured(path) for path in sorted(RUNS.glob("*")) if path.is_dir()]
+    found = [_measured(path) for path in (*sorted(RUNS.glob("*")), *also) if path.is_dir()]
     free = [
         each
         for each in found

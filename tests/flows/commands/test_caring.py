@@ -13,6 +13,9 @@ def test_nothing_is_removed_without_yes(restored, tmp_path, monkeypatch, capsys)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     (tmp_path / "runs" / "0123456789abcdef").mkdir(parents=True)
+    for name in (".astra/baselines", ".astra/targets"):
+        (tmp_path / name).mkdir(parents=True)
+    os.utime(tmp_path / ".astra/baselines", (1e6, 1e6))
     os.utime(tmp_path / "runs" / "0123456789abcdef", (0, 0))
 
     assert 0 == run_command(["gc"])
@@ -21,10 +24,14 @@ def test_nothing_is_removed_without_yes(restored, tmp_path, monkeypatch, capsys)
     assert "--yes does" in listed
     assert 0 == run_command(["gc", "--dry-run", "--json"])
     told = json.loads(capsys.readouterr().out)
-    assert "runs/0123456789abcdef" == told["folders"][0]["path"]
+    # Nothing is old in the folder of other targets.
+    assert ["runs/0123456789abcdef", ".astra/baselines"] == [
+        each["path"] for each in told["folders"]
+    ]
     assert (False, 0) == (told["removed"], told["freed"])
     assert 0 == run_command(["gc", "--yes"])
     assert [] == list(Path("runs").iterdir())
+    assert [Path(".astra/targets")] == list(Path(".astra").glob("[bt]*"))
     assert not Path("mlflow.db").exists()
 
 
