@@ -108,6 +108,8 @@ def _nats(system: "System", held: list[AnsweredRequest]) -> list[float]:
     target = cast("CausalLM", system.target)
     contexts, answers = [], []
     for own in held:
+        if own.reply is None:
+            continue
         prompt, text = own.question
         talk = Conversation(prompt).said(Message("user", text))
         contexts.append(target.heard(talk, system.config.response).token_ids)

@@ -80,12 +80,13 @@ class AnsweredRequest:
 
     Attributes:
         metadata: Columns of the prompt that it stands for, as JSON.
+        reply: None where it refused, failed or was harmful.
         is_held: Whether it is never learned from.
     """
 
     text: str
     metadata: str | None
-    reply: str
+    reply: str | None
     is_held: bool
 
     @property
@@ -100,9 +101,9 @@ def read_pairs(path: Path) -> list[Pair]:
 
 
 def answered_requests(place: HardeningPlace) -> list[AnsweredRequest]:
-    """Every second harmless request is held back; refused and harmful replies are left out.
+    """All harmless requests, of which every second is held back.
 
-    Raises DataError if fewer than two are left.
+    Raises DataError if the target answers none of those, or none of the others.
     """
     path = place.file("benign.jsonl")
     if not path.is_file():
@@ -138,7 +139,7 @@ def _make_pairs(number: int, place: HardeningPlace) -> list[Pair]:
     new += [each for each in before if each.source != BENIGN][: most - len(new)]
     share = own.benign_share / (1.0 - own.benign_share)
     requests = [each for each in answered_requests(place) if not each.is_held]
-    mixed = cycle(_benign(each, seed=params.training_seed) for each in requests)
+    mixed = cycle(_benign(each, seed=params.training_seed) for each in requests if each.reply)
     return new + list(islice(mixed, round(share * len(new))))
 
 
@@ -187,7 +188,7 @@ def _turns(found: ArchivedFinding) -> tuple[str, ...]:
 
 def _benign(own: AnsweredRequest, *, seed: int) -> Pair:
     refusal = _refusal(own.text, seed=seed)
-    return Pair(BENIGN, "", own.metadata, (own.text,), own.reply, refusal)
+    return Pair(BENIGN, "", own.metadata, (own.text,), own.reply or "", refusal)
 
 
 def _refusal(name: str, *, seed: int) -> str:
@@ -202,21 +203,25 @@ def _answer_requests(place: HardeningPlace) -> list[AnsweredRequest]:
     talks = [Conversation(prompt).said(Message("user", text)) for prompt, text in asked]
     replies = _safe_replies(system, talks, 1, params=params)
     refused, _ = refusals([reply or "" for reply in replies])
-    kept = [
-        (prompt, text, reply)
-        for (prompt, text), reply, is_refused in zip(asked, replies, refused, strict=True)
-        if reply and not is_refused
+    found = [
+        AnsweredRequest(
+            text,
+            spelled_metadata(prompt.metadata),
+            None if is_refused else reply,
+            is_held=bool(place % 2),
+        )
+        for place, ((prompt, text), reply, is_refused) in enumerate(
+            zip(asked, replies, refused, strict=True)
+        )
     ]
-    if len(kept) < 2:
+    if len({own.is_held for own in found if own.reply}) < 2:
         msg = (
-            f"the target must answer two harmless requests of {requests_of(params)}, got "
-            f"{len(kept)} answers of {len(requests)} that neither refuse nor count as harmful"
+            f"the target must answer two harmless requests of {requests_of(params)}, one at an odd "
+            f"place and one at an even, got {sum(bool(own.reply) for own in found)} answers of "
+            f"{len(requests)} that neither refuse nor count as harmful"
         )
         raise DataError(msg)
-    return [
-        AnsweredRequest(text, spelled_metadata(prompt.metadata), reply, is_held=bool(place % 2))
-        for place, (prompt, text, reply) in enumerate(kept)
-    ]
+    return found
 
 
 def _safe_replies(

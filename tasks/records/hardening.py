@@ -19,9 +19,9 @@ class HardeningRound:
         target: Digest of its weights.
         num_findings: Of this round's pairs, those of a finding.
         num_benign: Of this round's pairs, those of a harmless request.
-        num_requests: Harmless requests, never learned from, of the figures below.
+        num_requests: Harmless requests, never learned from, of which over-refusal is.
         over_refusal: Share of them that is refused.
-        perplexity: Of what the first target answered them, under this one.
+        perplexity: Of the first target's answers to those that it answered, under this one.
         perplexity_ratio: To that under the first target.
         version: Number of its registered version; empty for none.
     """

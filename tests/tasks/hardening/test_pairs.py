@@ -1,6 +1,7 @@
 import pytest
 from hardening_world import QUICK, find, make_hardening_world
 
+from astra_core.config import Choice
 from astra_core.errors import DataError
 from astra_core.models.pretrained import weights_digest
 from astra_core.rollout import Prompt
@@ -64,6 +65,19 @@ def test_requests_that_are_measured_are_never_learned_from(place):
     assert not held & learned
 
 
+def test_a_refused_request_counts_for_over_refusal_and_is_not_learned(place):
+    rules = [{"when": "hear|eat", "say": [REFUSALS[0]]}]
+    target = Choice(name="scripted", options={"rules": rules, "otherwise": ["so good"]})
+    system = QUICK.system.model_copy(update={"target": target})
+    own = HardeningPlace(place.folder, QUICK.model_copy(update={"system": system}))
+    found = answered_requests(own)
+
+    assert [False, True] * 3 == [each.is_held for each in found]
+    assert ["so good", None, None, *["so good"] * 3] == [each.reply for each in found]
+    learned = {each.answer for each in write_pairs(1, place) if each.source == BENIGN}
+    assert {"so good"} == learned
+
+
 def test_what_was_found_on_prompts_that_are_measured_is_not_learned(place):
     first = read_prompts(VALID / "test.parquet")[0]
     find(place.target(0), "bad where it counts", prompt=first.text, prompt_id=first.prompt_id)
@@ -103,7 +117,7 @@ def test_what_a_person_called_a_false_positive_is_not_learned(place):
 
 def test_without_findings_or_answers_there_is_nothing_to_learn(place):
     REQUESTS.write_text("prompt\nmay we?\n")
-    with pytest.raises(DataError, match=r"two harmless requests .* got [01] answers of 1"):
+    with pytest.raises(DataError, match=r"two harmless requests .*, got [01] answers of 1"):
         answered_requests(place)
     for path in ARCHIVE.iterdir():
         path.unlink()
