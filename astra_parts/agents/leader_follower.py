@@ -1,6 +1,7 @@
 """A trainer in which one agent leads: its followers are updated first, and it may foresee them."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -52,13 +53,20 @@ class LeaderFollower(Trainer):
         self, config: TrainingConfiguration, sampler: Sampler, algorithm: Algorithm, **parts: Any
     ) -> None:
         super().__init__(config, sampler, algorithm, **parts)
-        system = self.sampler.system.config
-        self._leader, self._followers = _learning(self.options, system, config)
-        if self.options.lookahead is not None:
-            self.updates.shape = self._look_ahead
+        system = self.sampler.system
+        self._leader, self._followers = _learning(self.options, system.config, config)
+        lone = [own.name for own in system.agents if own.model.plan.reading == "lone"]
+        if self.options.lookahead is not None and lone:
+            msg = (
+                f"{_HERE} options.lookahead must be null where a model reads rows one by one, got "
+                f"that of '{lone[0]}'; leave it out, or take a model with attention alone"
+            )
+            raise ConfigurationError(msg)
 
     def windows(self, experience: Experience) -> Iterator[list[Batch]]:
         """Each window for the followers, as often as asked for, then for the leader."""
+        if self.options.lookahead is not None:
+            self.updates.shape = partial(self._look_ahead, experience)
         turns = [self._followers] * self.options.follower_updates + [(self._leader,)]
         for window in super().windows(experience):
             for names in turns:
@@ -66,13 +74,13 @@ class LeaderFollower(Trainer):
                 if own:
                     yield [*own]
 
-    def _look_ahead(self, window: Sequence[Batch]) -> None:
+    def _look_ahead(self, experience: Experience, window: Sequence[Batch]) -> None:
         """Adds to the leader's gradients what foreseeing its followers changes of them."""
         if {name for batch in window for name in _of(batch).parts} != {self._leader}:
             return
         system, step = self.sampler.system, self.options.lookahead or 0.0
         learning = (self._leader, *self._followers)
-        losses = path_losses(self._experience.graphs, system, learning, clip=_CLIP)
+        losses = path_losses(experience.graphs, system, learning, clip=_CLIP)
         weights = {
             agent.name: {
                 key: weight
@@ -137,4 +145,16 @@ def _learning(
             f"set system.agents.{shared[0]}.model to own"
         )
         raise ConfigurationError(msg)
+    parts = training.parts or any(own.parts for own in training.agents.values())
+    ignored = {
+        "training.staleness.correction": training.staleness.correction != "none",
+        "training.parts, or those of an agent": bool(parts),
+    }
+    for name, is_set in ignored.items():
+        if options.lookahead is not None and is_set:
+            msg = (
+                f"{_HERE} options.lookahead must be null beside {name}, which the step that is "
+                "foreseen does not heed; leave one out"
+            )
+            raise ConfigurationError(msg)
     return leader, tuple(name for name in found if name != leader)

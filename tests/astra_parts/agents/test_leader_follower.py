@@ -1,11 +1,13 @@
 import pytest
 import torch
 from tiny_agents import agents_config, agents_trainer, changed, weights
+from tiny_architectures import tiny_speaker
 
 from astra_core.errors import ConfigurationError
 from astra_parts.agents.leader_follower import LeaderFollower
 
 OWN = {"presser": {"model": "own"}}
+AHEAD = {"options": {"lookahead": 0.1}}
 PPO = {"name": "ppo", "options": {"kl": "none"}}
 
 
@@ -48,12 +50,11 @@ def test_followers_are_updated_as_often_as_asked_for_before_their_leader(folder)
 def gradient(folder, lookahead, *, batch_size=64):
     options = {} if lookahead is None else {"lookahead": lookahead}
     trainer = trainer_of(folder, options=options, max_grad_norm=None)
-    trainer._experience = trainer.harness.experience(0)
     config = trainer.config.model_copy(
         update={"batch_size": batch_size, "gradient_accumulation_steps": 99}
     )
     trainer.config = config
-    *_, window = trainer.windows(trainer._experience)
+    *_, window = trainer.windows(trainer.harness.experience(0))
     trainer.updates.gradients(window, training_step=0)
     return {
         name: weight.grad.clone()
@@ -75,6 +76,22 @@ def test_foreseeing_changes_the_leaders_gradient_alone_and_not_by_micro_batches(
         torch.testing.assert_close(own, far[name], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("batch_size", [1, 99])
+def test_a_trial_of_one_batch_needs_no_experience_to_foresee(folder, batch_size):
+    trainer = trainer_of(folder, **AHEAD)
+    other = trainer_of(folder)
+
+    assert trainer.dry_run(batch_size=batch_size).loss == other.dry_run(batch_size=batch_size).loss
+
+
+def test_a_model_that_reads_rows_alone_cannot_be_foreseen(tmp_path):
+    tiny_speaker("mamba").save(tmp_path / "tiny")
+
+    assert trainer_of(tmp_path).updates.shape is None
+    with pytest.raises(ConfigurationError, match="reads rows one by one, got that of 'opener'"):
+        trainer_of(tmp_path, **AHEAD)
+
+
 @pytest.mark.parametrize(
     ("team", "changes", "says"),
     [
@@ -82,6 +99,8 @@ def test_foreseeing_changes_the_leaders_gradient_alone_and_not_by_micro_batches(
         (OWN, {"options": {"leader": "closer"}}, "got 'closer'; correct it or leave it out"),
         (OWN, {"agents": {"presser": {"trainable": False}}}, "got ['opener']; name"),
         (OWN, {"options": {"lookahead": 0.0}}, "lookahead: input should be greater than 0"),
+        (OWN, AHEAD | {"parts": {"all": {"pattern": "."}}}, "must be null beside training.parts"),
+        (OWN, AHEAD | {"staleness": {"correction": "token"}}, "beside training.staleness.correct"),
     ],
 )
 def test_what_cannot_lead_or_follow_is_one_line(folder, team, changes, says):
