@@ -95,6 +95,7 @@ class Trainer:
         config = self.config = as_begun(config, model, store=store, world=self.world)
         where = "training.trainer.options"
         self.options = type(self).Options.read(config.trainer.options, where=where)
+        self.check_system(self.options, sampler.system.config, config)
         self.sampler = sampler
         self.algorithm = algorithm
         self.scheme = EvaluationScheme(config)

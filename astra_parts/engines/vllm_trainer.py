@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from astra_core.config import Section, TrainingConfiguration
+from astra_core.config import Section, SystemConfiguration, TrainingConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
 from astra_core.training.trainer import Trainer
 from astra_parts.engines.vllm_speaker import SUBJECT, VllmOptions, VllmSpeaker
 from astra_parts.services.pointer import parameters_digest
+from astra_parts.services.service_trainer import refuse_roles
 from astra_parts.services.speaker import check_here
 
 
@@ -20,29 +21,32 @@ class VllmTrainer(Trainer):
     Options: type[Section] = VllmOptions
     options: VllmOptions
 
-    def __init__(self, config: TrainingConfiguration, *arguments: Any, **parts: Any) -> None:
-        if config.lora is None:
+    @classmethod
+    def check_system(
+        cls, options: Section, system: SystemConfiguration, training: TrainingConfiguration
+    ) -> None:
+        """Raises ConfigurationError unless one attacker learns adapters."""
+        del options
+        if training.lora is None:
             msg = (
                 f"training.lora must be given for {SUBJECT}, got null: the server takes adapters; "
                 "set training.lora={rank: 8}"
             )
             raise ConfigurationError(msg)
+        refuse_roles(system, subject=SUBJECT)
+
+    def __init__(self, config: TrainingConfiguration, *arguments: Any, **parts: Any) -> None:
         super().__init__(config, *arguments, **parts)
         system = self.sampler.system
         check_here(system, subject=SUBJECT)
-        if system.config.roles or self.world.size > 1:
-            msg = (
-                f"system.roles must be empty and machine.num_processes 1 for {SUBJECT}, got "
-                f"{list(system.config.roles)} and {self.world.size}; use the trainer 'trainer'"
-            )
-            raise ConfigurationError(msg)
-        if self.store is None:
-            msg = f"{SUBJECT} must have a store, got None; give it the folder of the run"
+        if self.store is None or self.world.size > 1:
+            msg = f"{SUBJECT} must have a store and one process, got others; give it both"
             raise ConfigurationError(msg)
         folder, run = self.options.folder, self.store.folder.absolute()
         # Of several runs in one folder none touches the others' adapters.
         folder = folder / f"astra-{record_digest(str(run))[:16]}" if folder else run / "adapters"
-        base = record_digest([parameters_digest(system.attacker), config.lora.model_dump()])
+        lora = config.lora and config.lora.model_dump()
+        base = record_digest([parameters_digest(system.attacker), lora])
         self.speaker = VllmSpeaker(self.options, system.attacker, base=base, folder=folder)
         system.attacker.elsewhere = self.speaker
 

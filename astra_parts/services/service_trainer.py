@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from astra_core.config import TrainingConfiguration
+from astra_core.config import Section, SystemConfiguration, TrainingConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
 from astra_core.training.staged import TrainerStage
@@ -18,17 +18,19 @@ class ServiceTrainer(Trainer):
 
     name: ClassVar[str]
 
+    @classmethod
+    def check_system(
+        cls, options: Section, system: SystemConfiguration, training: TrainingConfiguration
+    ) -> None:
+        """Raises ConfigurationError where several agents learn."""
+        del options, training
+        refuse_roles(system, subject=f"trainer '{cls.name}'")
+
     def __init__(self, config: TrainingConfiguration, *arguments: Any, **parts: Any) -> None:
         super().__init__(config, *arguments, **parts)
         if self.store is None or self.world.size > 1:
             msg = (
                 f"trainer '{self.name}' must have a store and one process, got others; give it both"
-            )
-            raise ConfigurationError(msg)
-        if roles := self.sampler.system.config.roles:
-            msg = (
-                f"system.roles must be empty for trainer '{self.name}', got {list(roles)}: a "
-                "service trains one attacker; use the trainer 'trainer'"
             )
             raise ConfigurationError(msg)
         check_here(self.sampler.system, subject=f"trainer '{self.name}'")
@@ -50,3 +52,13 @@ class ServiceTrainer(Trainer):
         if self.scheme.keeps_best and self.evaluator is not None and self.best.model:
             return self.best.training_step
         return self.progress.training_step
+
+
+def refuse_roles(system: SystemConfiguration, *, subject: str) -> None:
+    """Raises ConfigurationError where several agents learn, of which a server takes one."""
+    if system.roles:
+        msg = (
+            f"system.roles must be empty for {subject}, got {list(system.roles)}: a server takes "
+            "one attacker; use the trainer 'trainer'"
+        )
+        raise ConfigurationError(msg)

@@ -179,6 +179,9 @@ def test_any_metric_of_an_evaluation_can_choose_the_best(metric):
     check_params(Params.read({"training": {"metric": metric}}, where=""))
 
 
+VLLM = {"trainer": {"name": "vllm", "options": {"base_url": "http://127.0.0.1:1/v1"}}}
+
+
 @each_row(
     ("changes", "line"),
     [
@@ -195,6 +198,8 @@ def test_any_metric_of_an_evaluation_can_choose_the_best(metric):
             "must have two agents that learn, got []",
         ),
         ({"machine": {"num_processes": 2}}, "machine.num_processes must be 1 for several agents"),
+        ({"training": VLLM | {"lora": {}}}, "system.roles must be empty for trainer 'vllm', got"),
+        ({"system": {}, "training": VLLM}, "training.lora must be given for trainer 'vllm'"),
         (
             {"training": {"agents": {"presser": {"schedule": {"name": "slow"}}}}},
             "unknown schedule 'slow'",
