@@ -93,7 +93,10 @@ class TemplateFormat(ChatFormat):
         return Thought(thinking, self.model.decode(visible), visible)
 
     def written(self, text: str) -> Ids:
-        """The ids of the text, and those with which the template ends an assistant's message."""
+        """The ids of the text, and those with which the template ends an assistant's message.
+
+        A template that opens the reasoning itself is answered without any.
+        """
         rendered = self._render(
             [("user", mark(0)), ("assistant", mark(1)), ("user", mark(2))], system=self.system
         )
@@ -101,7 +104,8 @@ class TemplateFormat(ChatFormat):
         ends = (place for place, token in enumerate(after) if token in self.model.end_ids)
         stop = next(ends, None)
         ending = after[: stop + 1] if stop is not None else self.model.end_ids[:1]
-        return (*continued_ids(self.model, self.model.as_text(text)), *ending)
+        closing = f"{self.tags[1]}\n\n" if self.is_opened else ""
+        return (*continued_ids(self.model, closing + self.model.as_text(text)), *ending)
 
     def _versions(self, conversation: Conversation) -> Iterator[Sequence[Message]]:
         """The messages that may be read: all, then without more and more of the oldest turns."""

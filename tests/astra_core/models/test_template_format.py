@@ -169,6 +169,15 @@ def test_a_long_conversation_loses_whole_turns_and_keeps_the_system_prompt():
     assert len(whole.token_ids) - len(last.token_ids) == cut.truncated_tokens
 
 
+@pytest.mark.parametrize(
+    "template", [QWEN3, QWEN3 + "{% if add_generation_prompt %}<think>\n{% endif %}"]
+)
+def test_what_is_written_is_an_answer_without_reasoning(template):
+    own = TemplateFormat(chat_model(template))
+
+    assert ("", "no, never") == own.thought(own.written("no, never"))[:2]
+
+
 def test_reasoning_is_neither_shown_nor_read_again():
     model = chat_model(QWEN3)
     own = TemplateFormat(model)
