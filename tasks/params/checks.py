@@ -252,7 +252,7 @@ def _check_metric(setup: Setup) -> None:
 
 
 def _check_flow(flow: FlowConfiguration) -> None:
-    known = [*STAGE_NAMES, PROMOTION]
+    known = [*STAGE_NAMES, PROMOTION, "hardening"]
     for name in flow.timeouts_s:
         if name not in known:
             msg = f"flow.timeouts_s must name stages, got '{name}'; stages are {known}"

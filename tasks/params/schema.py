@@ -173,7 +173,7 @@ class FlowConfiguration(Section):
     timeout_s: Seconds = Field(21_600.0, description="Limit of one try of a stage.")
     timeouts_s: dict[str, Seconds] = Field(
         default_factory=dict,
-        description="Limits by stage or promotion, for example {training: 86400}.",
+        description="Limits by stage, promotion or hardening, for example {training: 86400}.",
     )
     max_data_drift: Positive = Field(
         0.25, description="Stability index against the champion's data that is told."

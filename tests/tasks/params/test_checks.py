@@ -21,6 +21,10 @@ def test_the_defaults_can_be_used():
     check_params(Params())
 
 
+def test_a_step_of_a_hardening_has_a_limit_of_its_own():
+    check_params(Params.model_validate({"flow": {"timeouts_s": {"hardening": 60.0}}}))
+
+
 # Where in params.yaml, what is written there, and what the one line must say.
 MISTAKES = [
     ("training.batchsize", 8, "training.batchsize is not a known key; Did you mean 'batch_size'?"),
