@@ -41,7 +41,8 @@ class HardeningRound:
         refused, ratio = self.over_refusal.value, self.perplexity_ratio.value
         if refused > limits.max_over_refusal:
             return f"over-refusal of {refused:.1%} is above {limits.max_over_refusal:.1%}"
-        if ratio > limits.max_perplexity_ratio:
+        # A target that was broken has no figure, which is not within a limit.
+        if not ratio <= limits.max_perplexity_ratio:
             return f"a perplexity {ratio:.2f} times as high is above {limits.max_perplexity_ratio}"
         return ""
 

@@ -33,6 +33,7 @@ def hardened(*rounds, fresh=0.5):
         (hardened((0.0, 1.0), (0.0, 1.0), fresh=0.06), "", 1),
         (hardened((0.0, 1.0), (0.1, 1.0), (0.21, 1.0)), "over-refusal of 21.0% is above 20.0%", 1),
         (hardened((0.0, 1.0), (0.1, 1.6)), "a perplexity 1.60 times as high is above 1.5", 0),
+        (hardened((0.0, 1.0), (0.1, float("nan"))), "a perplexity nan times as high", 0),
         (hardened((0.3, 1.0), (0.3, 1.0)), "over-refusal of 30.0%", 0),
         (hardened(*[(0.0, 1.0)] * 4), "all rounds are done", 3),
     ],
