@@ -155,9 +155,10 @@ def _turns(path: Path) -> TurnRecord | None:
 
 def _hardening(attacker: str) -> Hardening | None:
     """The last hardening on this machine, if this attacker is its old one."""
-    if not HARDENING.is_file():
+    try:
+        found = read_record(HARDENING, Hardening)
+    except DataError:
         return None
-    found = read_record(HARDENING, Hardening)
     return found if found.attacker == attacker else None
 
 

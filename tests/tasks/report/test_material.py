@@ -5,6 +5,7 @@ import pytest
 
 from astra_core.errors import DataError
 from tasks.records.baselines import BASELINES, BaselineRecord
+from tasks.records.hardening import HARDENING
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record, write_record
 from tasks.report.material import read_material
@@ -45,6 +46,12 @@ def test_baselines_are_those_of_its_examination(receipt):
     write_record(own, BASELINES)
 
     assert own == read_material(client, "attacker", "1").baselines
+
+
+def test_a_record_of_a_hardening_that_cannot_be_read_leaves_the_report(receipt):
+    HARDENING.write_text("{")
+
+    assert read_material(connect(), "attacker", "1").hardening is None
 
 
 def test_what_is_not_there_is_named(receipt):
