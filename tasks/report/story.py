@@ -5,6 +5,7 @@ from typing import Any
 
 from astra_core.metrics.statistics import Interval
 from tasks.records.evaluation import EvaluationRecord, ways_told
+from tasks.records.reports import nan_as_null
 from tasks.report.facts import Fact, attacked, cost
 from tasks.report.material import Material
 from tasks.report.provocation import provocation_note
@@ -165,6 +166,7 @@ def story(material: Material) -> dict[str, Any]:
         "examination": material.examination,
         "figures": material.evaluation.final_figures(),
         "turns": None if material.turns is None else material.turns.record(),
+        "hardening": material.hardening and nan_as_null(asdict(material.hardening)),
         "tables": [asdict(table) for table in tables(material)],
         "findings": [finding.record() for finding in material.findings],
     }

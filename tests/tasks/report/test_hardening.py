@@ -7,6 +7,7 @@ from astra_core.metrics.statistics import Interval
 from tasks.records.hardening import Hardening, HardeningRound
 from tasks.report.hardening import hardening_page, hardening_tables
 from tasks.report.page import html_page, markdown_page
+from tasks.report.story import story
 
 LOW, HIGH = Interval(0.1, 0.05, 0.2), Interval(0.8, 0.7, 0.9)
 
@@ -50,5 +51,7 @@ def test_the_report_of_the_version_that_it_began_with_has_its_tables(found):
     own = replace(material(), hardening=found)
 
     assert "Every attacker against every target" in html_page(own)
+    assert "all rounds are done" == story(own)["hardening"]["ended"]
+    assert story(material())["hardening"] is None
     assert "target 1, version 7" in markdown_page(own)
     assert "Hardened targets" not in html_page(material())
