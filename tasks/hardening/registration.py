@@ -60,7 +60,9 @@ def _register(client: "MlflowClient", found: Hardening, place: HardeningPlace) -
             REGISTRATION_KEY_TAG: key,
             CHECKPOINT_DIGEST_TAG: package.digest,
         },
-        description=f"Target after round {last.number}, from {last.num_findings} findings.",
+        description=f"Target after round {last.number}, from {last.num_findings} findings. "
+        "Served, it joins turns by system.separator: its chat format and system prompt are those "
+        "of system.target.options.",
         about=_ABOUT,
     )
     client.set_terminated(run.info.run_id, "FINISHED")
