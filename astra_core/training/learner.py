@@ -20,7 +20,12 @@ from astra_core.models.sharing import only_trained, share_weights
 from astra_core.registry import build
 from astra_core.system import System
 from astra_core.training.optimization.optimizers import OptimizerPlugin, SchedulePlugin
-from astra_core.training.optimization.parts import is_active, parameter_groups, trained_weights
+from astra_core.training.optimization.parts import (
+    found_parts,
+    is_active,
+    parameter_groups,
+    trained_weights,
+)
 
 
 class Learner:
@@ -169,8 +174,9 @@ def learners_of(
         critic = extra.get(agent.name, ())
         if own.trainable and (new or critic):
             settings = _config_of(config, own)
-            if not new:  # parts name weights of a model
-                settings = settings.model_copy(update={"parts": {}})
+            if not new:  # the other parts are of a model that an earlier agent moves
+                parts = found_parts(settings.parts, trained_weights(Module(), critic))
+                settings = settings.model_copy(update={"parts": parts})
             model = agent.model.model
             learners.append(Learner(agent.name, settings, model, extra=critic, taken=taken))
             taken |= new

@@ -70,6 +70,13 @@ def parameter_groups(
     ]
 
 
+def found_parts(parts: Mapping[str, Part], names: Collection[str]) -> dict[str, Part]:
+    """The parts whose pattern is found in one of these names of weights."""
+    return {
+        key: part for key, part in parts.items() if any(_is_in(key, part, name) for name in names)
+    }
+
+
 def _is_in(key: str, part: Part, name: str) -> bool:
     return occurs(part.pattern, name, where=f"training.parts.{key}.pattern")
 
@@ -82,8 +89,9 @@ def _factor(parts: Sequence[Part]) -> float:
 
 
 def _refuse_empty_parts(parts: Mapping[str, Part], weights: Mapping[str, Parameter]) -> None:
+    found = found_parts(parts, weights)
     for key, part in parts.items():
-        if not any(_is_in(key, part, name) for name in weights):
+        if key not in found:
             msg = (
                 f"training.parts.{key}.pattern must be found in the name of a trained weight, "
                 f"got '{part.pattern}'; names are such as {sorted(weights)[:3]}"

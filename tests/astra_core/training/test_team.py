@@ -266,7 +266,9 @@ def test_each_agent_of_ppo_has_a_critic_that_learns_from_its_own_turns(folder):
 
 
 def test_an_agent_that_shares_all_weights_has_a_critic_and_an_optimiser_for_it(folder):
-    config = {"parts": {"mlp": {"pattern": "mlp", "lr_factor": 0.5}}}
+    factors = {"mlp": {"pattern": "mlp", "lr_factor": 0.5}}
+    factors["critic"] = {"pattern": "^algorithm", "lr_factor": 0.25}
+    config = {"parts": factors, "lr": 0.01}
     trainer = agents_trainer(folder, agents_config(), algorithm_choice=PPO, **config)
     moved = {
         learner.name: {id(p) for group in learner.optimizer.param_groups for p in group["params"]}
@@ -276,6 +278,8 @@ def test_an_agent_that_shares_all_weights_has_a_critic_and_an_optimiser_for_it(f
     critics = trainer.algorithm.own_weights()
     assert moved["presser"] == {id(weight) for weight in critics["presser"]}
     assert {id(weight) for weight in critics["opener"]} < moved["opener"]
+    rates = {group["lr"] for group in trainer.updates.learners[1].optimizer.param_groups}
+    assert {0.0025} == rates
 
 
 @pytest.mark.real
