@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from astra_core.config import Section, TrainingConfiguration
+from astra_core.config import Section, SystemConfiguration, TrainingConfiguration
 from astra_core.models.language_model import LanguageModel
 from astra_core.training.optimization.kl_control import present_factor
 from astra_core.training.progress import StepReport
@@ -53,11 +53,18 @@ class RemoteTrainer(ServiceTrainer):
     Options: type[Section] = RemoteOptions
     options: RemoteOptions
 
+    @classmethod
+    def check_system(
+        cls, options: Any, system: SystemConfiguration, training: TrainingConfiguration
+    ) -> None:
+        """Raises ConfigurationError unless a service does all that is asked."""
+        super().check_system(options, system, training)
+        check_settings(training, clips=options.clips_gradients)
+        check_plain(system.probe)
+
     def __init__(self, config: TrainingConfiguration, *arguments: Any, **parts: Any) -> None:
-        check_settings(config, clips=bool(config.trainer.options.get("clips_gradients", False)))
         super().__init__(config, *arguments, **parts)
         system = self.sampler.system
-        check_plain(system.config.probe)
         check_refills(self.sampler.options, on_error=self.options.on_error)
         if self.options.stream_minibatches is not None:
             check_stream(self.config, self.options.stream_minibatches)

@@ -183,7 +183,12 @@ def test_any_metric_of_an_evaluation_can_choose_the_best(metric):
     check_params(Params.read({"training": {"metric": metric}}, where=""))
 
 
-VLLM = {"trainer": {"name": "vllm", "options": {"base_url": "http://127.0.0.1:1/v1"}}}
+URL = "http://127.0.0.1:1/v1"
+REMOTE = {
+    "trainer": {"name": "remote", "options": {"address": URL, "base_model": "m"}},
+    "max_grad_norm": None,
+}
+VLLM = {"trainer": {"name": "vllm", "options": {"base_url": URL}}}
 
 
 @each_row(
@@ -203,6 +208,7 @@ VLLM = {"trainer": {"name": "vllm", "options": {"base_url": "http://127.0.0.1:1/
         ),
         ({"machine": {"num_processes": 2}}, "machine.num_processes must be 1 for several agents"),
         ({"training": VLLM | {"lora": {}}}, "system.roles must be empty for trainer 'vllm', got"),
+        ({"system": {}, "training": REMOTE}, "kl.max_per_experience_nats must be null for trainer"),
         ({"system": {}, "training": VLLM}, "training.lora must be given for trainer 'vllm'"),
         (
             {"training": {"agents": {"presser": {"schedule": {"name": "slow"}}}}},
