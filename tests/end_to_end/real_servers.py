@@ -30,8 +30,11 @@ SERVE = ("openai", "python-multipart")
 TEMPLATE = "{% for message in messages %}{{ message['content'] }}<|end|>{% endfor %}"
 
 
-def python_with(name: str, packages: tuple[str, ...]) -> str:
-    """The interpreter of an environment with these packages."""
+def python_with(name: str, packages: tuple[str, ...], *, builds: str = ":none:") -> str:
+    """The interpreter of an environment with these packages.
+
+    ``builds``: which of them may be built from source, as pip's ``--no-binary`` names them.
+    """
     place = os.environ.get("ASTRA_TEST_SERVERS", "~/.cache/astra-test-servers")
     folder = Path(place).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +44,8 @@ def python_with(name: str, packages: tuple[str, ...]) -> str:
         if not (ready.is_file() and ready.read_text() == " ".join(packages)):
             subprocess.run([sys.executable, "-m", "venv", "--clear", folder / name], check=True)
             pip = [python, "-m", "pip", "install", "-q", "--only-binary", ":all:"]
-            subprocess.run([*pip, *packages], check=True, timeout=600)
+            pip += ["--no-binary", builds]
+            subprocess.run([*pip, *packages], check=True, timeout=900)
             ready.write_text(" ".join(packages))
     return str(python)
 

@@ -38,7 +38,13 @@ def test_garak_attacks_with_the_attacker_as_the_page_says(tmp_path, tmp_path_fac
                 f"http://127.0.0.1:{port}/v1", server.stdout.readline().split()[0]
             )
         (tmp_path / "atkgen.yaml").write_text(config)
-        command = [python_with("garak", GARAK), "-m", "garak", "--config", "atkgen.yaml"]
+        command = [
+            python_with("garak", GARAK, builds="ecoji"),
+            "-m",
+            "garak",
+            "--config",
+            "atkgen.yaml",
+        ]
         command += ["--probes", "atkgen.Tox", "--detectors", "always.Pass", "--generations", "1"]
         home = {**os.environ, "HOME": str(tmp_path), "OPENAICOMPATIBLE_API_KEY": "none"}
         command += ["--report_prefix", tmp_path / "found"]
