@@ -117,8 +117,9 @@ def write_pairs(number: int, place: HardeningPlace) -> list[Pair]:
     Raises DataError if the archive is empty.
     """
     path = place.file(f"pairs_{number}.jsonl")
-    if not path.is_file():
-        _write([asdict(own) for own in _make_pairs(number, place)], path)
+    # None is no end: the next command may find one.
+    if not path.is_file() and (made := _make_pairs(number, place)):
+        _write([asdict(own) for own in made], path)
     return read_pairs(path)
 
 

@@ -99,7 +99,6 @@ def test_a_later_round_learns_what_is_new_and_repeats_what_was_learned(place):
     write_pairs(1, place)
     tiny_language_model(seed=5).save(place.target(1))
     assert [] == write_pairs(2, place)
-    place.file("pairs_2.jsonl").unlink()
     find(place.target(1), "all new")
     sources = [each.source for each in write_pairs(2, place) if each.source != BENIGN]
 
