@@ -15,15 +15,17 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.tasks import exponential_backoff
 
-from astra_core.files import draft_folder_of, write_text
+from astra_core.errors import ConfigurationError
+from astra_core.files import draft_folder_of, record_digest, write_text
 from flows.orchestration.reports import publish_page
 from flows.orchestration.run_logs import told_to_run
 from flows.orchestration.stages import can_pass, run_to_state
 from flows.promotion import store_is_away
 from flows.runs.limits import limit_of
 from flows.runs.preparation import usable_params
+from flows.runs.turns import in_turn
 from flows.servers.processes import stage_command
-from flows.sweeps.points import code_digest, make_points
+from flows.sweeps.points import Point, code_digest, make_points, outside_digests
 from flows.sweeps.running import run_stages
 from tasks.findings.archive import ARCHIVE, add_findings, read_rows
 from tasks.hardening.measures import gathered
@@ -31,7 +33,7 @@ from tasks.hardening.places import HardeningPlace
 from tasks.hardening.registration import register_target
 from tasks.hardening.step import NAME
 from tasks.machine.console import say
-from tasks.params.schema import FlowConfiguration, HardeningConfiguration
+from tasks.params.schema import HardeningConfiguration, Params, read_params
 from tasks.pipeline.names import STAGE_NAMES
 from tasks.records.hardening import HARDENING, NOTHING_FOUND, Hardening
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
@@ -55,13 +57,19 @@ def hardening(rounds: int | None = None, *, fresh: bool = True, versions: bool =
     Raises ConfigurationError if params.yaml cannot be used, or the target cannot be trained here;
     StageError if a step failed.
     """
-    params = usable_params()
-    limits = params.hardening
-    if rounds is not None:
-        limits = limits.model_copy(update={"rounds": rounds})
-    place = HardeningPlace.of(params, code=code_digest(), is_fresh=fresh)
-    with alone_with(place.folder):
+    # A run would change the attacker and the target that it begins with.
+    with in_turn():
+        params = usable_params()
+        limits = params.hardening
+        if rounds is not None:
+            limits = limits.model_copy(update={"rounds": rounds})
+        place = _place_of(params, is_fresh=fresh)
         return _Run(place, limits, is_fresh=fresh, is_registered=versions).to_the_end()
+
+
+def _place_of(params: Params, *, is_fresh: bool) -> HardeningPlace:
+    code = record_digest([code_digest(), outside_digests(params)])
+    return HardeningPlace.of(params, code=code, is_fresh=is_fresh)
 
 
 @dataclass(slots=True)
@@ -88,31 +96,27 @@ class _Run:
         return found
 
     def _step(self, step: str, number: int) -> None:
-        limits = self.place.params.flow
         # Written last, after all that is measured before it.
         if step == "measure" and self.place.file(f"round_{number}.json").is_file():
             return
         command = stage_command("tasks.hardening.step", step, str(number), str(self.place.folder))
-        _do(
-            f"{step} target {number}",
-            lambda: run_to_state(NAME, command, timeout_s=limit_of(NAME, limits)),
-            limits,
+        timeout_s = limit_of(NAME, self.place.params.flow)
+        self._do(
+            f"{step} target {number}", lambda: run_to_state(NAME, command, timeout_s=timeout_s)
         )
 
     def _meet_fresh(self, number: int) -> None:
         if self.is_fresh:
             place = self.place
-            _do(f"attacker {number}", lambda: _train_fresh(number, place), place.params.flow)
+            self._do(f"attacker {number}", lambda: _train_fresh(number, place))
 
     def _measured(self, number: int) -> Hardening:
         """The figures up to a round; its target is a version then."""
         self._step("measure", number)
         if number and self.is_registered:
             found, place = gathered(number, self.place), self.place
-            self.versions[number] = _do(
-                f"register target {number}",
-                lambda: register_target(found, place),
-                place.params.flow,
+            self.versions[number] = self._do(
+                f"register target {number}", lambda: register_target(found, place)
             )
         return self._told(number)
 
@@ -130,26 +134,33 @@ class _Run:
             _renew_report()
         return found
 
+    def _do(self, name: str, function: Callable[[], Any]) -> Any:
+        """What a function returns that is called as a task, with the retries of ``flow``."""
+        limits = self.place.params.flow
 
-def _do(name: str, function: Callable[[], Any], limits: FlowConfiguration) -> Any:
-    """What a function returns that is called as a task, with the retries of ``flow``."""
+        @task(
+            name=name,
+            task_run_name=name,
+            cache_policy=NO_CACHE,
+            persist_result=False,
+            retries=limits.retries,
+            retry_delay_seconds=exponential_backoff(backoff_factor=limits.retry_delay_s),
+            retry_jitter_factor=1.0,
+            retry_condition_fn=_may_pass,
+        )
+        def run() -> Any:
+            # A step reads params.yaml and models anew, and writes where these have led.
+            if _place_of(read_params(), is_fresh=self.is_fresh).key != self.place.key:
+                msg = (
+                    "params.yaml, models, prompts and code must stay as they are while a target "
+                    "is hardened, got others; undo the change, or begin anew with 'astra harden'"
+                )
+                raise ConfigurationError(msg)
+            with told_to_run(NAME):
+                return function()
 
-    @task(
-        name=name,
-        task_run_name=name,
-        cache_policy=NO_CACHE,
-        persist_result=False,
-        retries=limits.retries,
-        retry_delay_seconds=exponential_backoff(backoff_factor=limits.retry_delay_s),
-        retry_jitter_factor=1.0,
-        retry_condition_fn=_may_pass,
-    )
-    def run() -> Any:
-        with told_to_run(NAME):
-            return function()
-
-    state: State[Any] = run(return_state=True)
-    return state.result()
+        state: State[Any] = run(return_state=True)
+        return state.result()
 
 
 def _may_pass(own: Any, run: Any, state: State[Any]) -> bool:
@@ -158,22 +169,25 @@ def _may_pass(own: Any, run: Any, state: State[Any]) -> bool:
 
 def _train_fresh(number: int, place: HardeningPlace) -> None:
     """Trains an attacker on a target in a workspace of its own, and keeps it and its findings."""
-    folder, params = place.attacker(number), place.params
-    if folder.is_dir():
-        return
+    folder, point = place.attacker(number), _fresh_point(number, place)
+    timeout_s = sum(limit_of(name, place.params.flow) for name in STAGE_NAMES)
+    with alone_with(point.folder):
+        if not folder.is_dir():
+            say(f"{NAME:<13}attacker {number} is trained on target {number}; its log: {point.log}")
+            run_stages(point, *point.turns, parent=None, timeout_s=timeout_s)
+            for path in sorted((point.folder / ARCHIVE).glob("*.parquet")):
+                add_findings(read_rows(path), ARCHIVE / path.name)
+            with draft_folder_of(folder) as draft:
+                shutil.copytree(point.folder / "models" / "attacker", draft, dirs_exist_ok=True)
+        # A kill may have come just before.
+        shutil.rmtree(point.folder, ignore_errors=True)
+
+
+def _fresh_point(number: int, place: HardeningPlace) -> Point:
     target = {"source": "folder", "path": str(place.target(number).absolute())}
     # Against a target that nothing provokes an attacker learns nothing, which is the result.
     settings = (f"models.target={json.dumps(target)}", "training.require_signal=false")
-    (point,) = make_points([settings], [params.seed])
-    timeout_s = sum(limit_of(name, params.flow) for name in STAGE_NAMES)
-    say(f"{NAME:<13}attacker {number} is trained on target {number}; its log is {point.log}")
-    with alone_with(point.folder):
-        run_stages(point, *point.turns, parent=None, timeout_s=timeout_s)
-        for path in sorted((point.folder / ARCHIVE).glob("*.parquet")):
-            add_findings(read_rows(path), ARCHIVE / path.name)
-        with draft_folder_of(folder) as draft:
-            shutil.copytree(point.folder / "models" / "attacker", draft, dirs_exist_ok=True)
-        shutil.rmtree(point.folder, ignore_errors=True)
+    return make_points([settings], [place.params.seed])[0]
 
 
 def _renew_report() -> None:

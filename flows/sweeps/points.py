@@ -99,7 +99,7 @@ def _point(setting: Setting, seed: int, *, code: str, is_one: bool) -> Point:
             "under which all of them are the same run; set it to null in params.yaml"
         )
         raise ConfigurationError(msg)
-    inputs = {name: _digests(params, name) for name in stages()}
+    inputs = outside_digests(params)
     dump = params.model_dump(mode="json")
     tracked = {name: value for name, value in dump.items() if name not in _OTHER}
     return Point(
@@ -125,10 +125,12 @@ def _turns(
             return
 
 
-def _digests(params: Params, stage: str) -> dict[str, str]:
-    """The digests of files that params.yaml names and a stage reads, by path."""
-    paths = outside_inputs(stages()[stage], params)
-    return {path.as_posix(): _digest(path) for path in paths}
+def outside_digests(params: Params) -> dict[str, dict[str, str]]:
+    """The digests of files that params.yaml names, by the stage that reads them and by path."""
+    return {
+        name: {path.as_posix(): _digest(path) for path in outside_inputs(stage, params)}
+        for name, stage in stages().items()
+    }
 
 
 def _digest(path: Path) -> str:

@@ -39,7 +39,7 @@ class HardeningPlace:
 
         Args:
             params: The sections of params.yaml.
-            code: Digest of the code.
+            code: Digest of the code, and of the files that params.yaml names.
             is_fresh: Whether each target meets an attacker that was trained on it.
 
         Raises:
