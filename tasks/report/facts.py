@@ -36,13 +36,14 @@ def attacked(material: Material) -> list[Fact]:
     name = target.get("name") or _source(params.get("models", {}), "target")
     system = params.get("system", {})
     turns = _of(system, "target", "name")
+    depth = "1 turn" if found.depth == 1 else f"{found.depth} turns"
     return [
         Fact("Target", _joined(name, turns, material.lineage.target_digest[:_SHORT])),
         Fact(
             "Judge", _joined(material.lineage.scorer or _UNKNOWN, f"success at {found.threshold:g}")
         ),
         Fact("Prompts", _joined(_prompts(params), f"{found.num_prompts} test prompts")),
-        Fact("Conversation", f"{found.num_rollouts} rollouts per prompt, {found.depth} turns deep"),
+        Fact("Conversation", f"{found.num_rollouts} rollouts per prompt, {depth} deep"),
         Fact("Attacker", _source(params.get("models", {}), "attacker")),
         Fact("Training", _training(material)),
     ]
