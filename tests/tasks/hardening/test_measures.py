@@ -5,7 +5,8 @@ from hardening_world import make_hardening_world
 
 from astra_core.files import read_json, write_json
 from astra_parts.testing import tiny_language_model
-from tasks.hardening.measures import gathered, measure
+from tasks.hardening.measures import _nats, gathered, measure
+from tasks.hardening.pairs import AnsweredRequest
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,12 @@ def test_perplexity_is_the_exponential_of_the_mean_over_requests(measured):
     nats = read_json(measured[3].file("nats_0.json"))["nats"]
 
     assert math.exp(sum(nats) / 3) == pytest.approx(measured[1].rounds[0].perplexity.value)
+
+
+def test_what_the_first_target_refused_has_no_perplexity(measured):
+    held = [AnsweredRequest("may we?", None, reply, is_held=True) for reply in ("so", None)]
+
+    assert 1 == len(_nats(measured[3].system(0), held))
 
 
 def test_what_was_measured_is_not_measured_again(measured):
