@@ -63,7 +63,8 @@ class Trainer:
     """Optimises the sampler's attacker with an algorithm's loss.
 
     A custom Trainer overrides ``examine``, ``windows``, ``check_system``, ``stages``, ``save``,
-    ``end``, ``steps`` or ``train``, and has its own ``Options``, available as ``self.options``; see docs/extending.md.
+    ``end``, ``steps`` or ``train``, and has its own ``Options``, available as ``self.options``; see
+    docs/extending.md.
 
     Args:
         config: What to do; the optimiser and the schedule are built from it.
