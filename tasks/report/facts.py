@@ -35,10 +35,10 @@ def attacked(material: Material) -> list[Fact]:
     target = dict(found.target or {})
     name = target.get("name") or _source(params.get("models", {}), "target")
     system = params.get("system", {})
-    turns = _of(system, "target", "name")
+    kind = _of(system, "target", "name")
     depth = "1 turn" if found.depth == 1 else f"{found.depth} turns"
     return [
-        Fact("Target", _joined(name, turns, material.lineage.target_digest[:_SHORT])),
+        Fact("Target", _joined(name, kind, material.lineage.target_digest[:_SHORT])),
         Fact(
             "Judge", _joined(material.lineage.scorer or _UNKNOWN, f"success at {found.threshold:g}")
         ),
