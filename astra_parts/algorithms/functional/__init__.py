@@ -47,6 +47,7 @@ from astra_parts.algorithms.functional.kl import (
     kl_penalised_rewards as kl_penalised_rewards,
     stepped_coefficient as stepped_coefficient,
 )
+from astra_parts.algorithms.functional.lookahead import lookahead_gradient as lookahead_gradient
 from astra_parts.algorithms.functional.margin_losses import (
     balance_losses as balance_losses,
     cdpo_losses as cdpo_losses,
