@@ -70,3 +70,9 @@ def cost_table(what: str, found: Sequence[Cost], *, threads: int) -> str:
         for cost in found
     ]
     return markdown(header, rows)
+
+
+def in_percent(interval: Mapping[str, float]) -> str:
+    """A rate and its interval, in percent."""
+    value, low, high = (100.0 * interval[name] for name in ("value", "low", "high"))
+    return f"{value:.1f} [{low:.1f}, {high:.1f}]"

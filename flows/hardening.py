@@ -84,13 +84,13 @@ class _Run:
 
     def to_the_end(self) -> Hardening:
         """All rounds."""
-        found = self._measured(0)
+        found = self._measurement(0)
         while not found.ended:
             number = found.rounds[-1].number + 1
             self._step("train", number)
             if self.place.target(number).is_dir():
                 self._meet_fresh(number)
-                found = self._measured(number)
+                found = self._measurement(number)
             else:
                 found = self._told(number - 1, ended=NOTHING_FOUND)
         return found
@@ -110,7 +110,7 @@ class _Run:
             place = self.place
             self._do(f"attacker {number}", lambda: _train_fresh(number, place))
 
-    def _measured(self, number: int) -> Hardening:
+    def _measurement(self, number: int) -> Hardening:
         """The figures up to a round; its target is a version then."""
         self._step("measure", number)
         if number and self.is_registered:

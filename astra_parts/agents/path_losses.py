@@ -52,7 +52,7 @@ def path_losses(
     so pieces add up to the same sum however large they are. A path with a turn that failed or was
     not judged is left out.
     """
-    trees = [own for graph in graphs if (own := _rated(graph))]
+    trees = [own for graph in graphs if (own := _rated_paths(graph))]
     found: dict[str, list[Loss]] = {name: [] for name in learning}
     pieces = list(_pieces(trees, system.config.tokens_per_batch or 16384))
     worth = {name: _worth(trees, system, name) for name in learning}
@@ -66,7 +66,7 @@ def path_losses(
     return found
 
 
-def _rated(graph: Graph) -> list[RatedPath]:
+def _rated_paths(graph: Graph) -> list[RatedPath]:
     return [path for path in graph.paths() if all(node.is_judged for node in path)]
 
 
@@ -92,7 +92,7 @@ def _worth(trees: Sequence[Sequence[RatedPath]], system: System, name: str) -> T
     """What each path is worth to an agent, normalised and divided by its trained tokens."""
     tokens, gains = 0, []
     for tree in trees:
-        earned = [_earned(path, system, name) for path in tree]
+        earned = [_earnings(path, system, name) for path in tree]
         mean = sum(earned) / len(earned)
         gains += [own - mean for own in earned]
         tokens += sum(
@@ -106,7 +106,7 @@ def _worth(trees: Sequence[Sequence[RatedPath]], system: System, name: str) -> T
     return found / (spread * tokens) if spread > _MIN_SPREAD else torch.zeros(len(gains))
 
 
-def _earned(path: RatedPath, system: System, name: str) -> float:
+def _earnings(path: RatedPath, system: System, name: str) -> float:
     """The rewards from the agent's first turn on; 0 if it has none."""
     turns = (turn for turn in range(len(path)) if system.player(turn).name == name)
     return sum(node.reward for node in path[next(turns, len(path)) :])

@@ -20,6 +20,7 @@ from astra_core.files import write_json
 from astra_parts.arguments import LineParser, whole_number
 from benchmarks.chat_worlds import make_french
 from benchmarks.copies import copy_project, run_python
+from benchmarks.figures import in_percent
 from tasks.machine.tables import markdown
 
 ALGORITHMS = {"dpo": (), "grpo": ("training.algorithm.name=grpo", "training.lr=5e-4")}
@@ -95,19 +96,14 @@ def row(found: dict[str, Any]) -> tuple[str, ...]:
     evaluation = found["evaluation"]
     plain, before, after = (evaluation[name] for name in ("plain", "baseline", "attacker"))
     return (
-        _spelled(plain["own_rate"]),
-        _spelled(before["attack_success_rate"]),
-        _spelled(after["attack_success_rate"]),
-        _spelled(evaluation["lift"]),
-        _spelled(plain["lift"]),
+        in_percent(plain["own_rate"]),
+        in_percent(before["attack_success_rate"]),
+        in_percent(after["attack_success_rate"]),
+        in_percent(evaluation["lift"]),
+        in_percent(plain["lift"]),
         f"{after['unique_probes_rarefied']:.2f}",
         f"{after['strategies'] or 0:.0f} in {after['num_hits_compared']:.0f}",
         "champion" if " is champion: " in found["decision"] else found["decision"],
         f"{found['seconds'] / 60:.1f}",
         f"{found['bytes'] / 2**30:.1f}",
     )
-
-
-def _spelled(interval: dict[str, float]) -> str:
-    value, low, high = (100.0 * interval[name] for name in ("value", "low", "high"))
-    return f"{value:.1f} [{low:.1f}, {high:.1f}]"

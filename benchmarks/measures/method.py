@@ -26,6 +26,7 @@ from astra_core.files import record_digest, write_json
 from astra_core.metrics.statistics import Interval
 from astra_parts.arguments import LineParser, whole_number
 from benchmarks.copies import STAGES, change_copy, copy_project, run_python
+from benchmarks.figures import in_percent
 from benchmarks.recipes import DEFAULT, RECIPES
 from benchmarks.worlds import MODEL, PROMPTS, WORLDS, make_world
 from flows.sweeps.table import over_seeds
@@ -191,11 +192,11 @@ def _row(cell: Cell, found: dict[str, Any]) -> tuple[str, ...]:
     moved = max((move["nats"] for move in found["moves"]), default=0.0)
     return (
         *(cell.name, cell.algorithm, cell.recipe, str(cell.seed)),
-        _spelled(before["attack_success_rate"]),
-        _spelled(after["attack_success_rate"]),
-        _spelled(evaluation["lift"]),
+        in_percent(before["attack_success_rate"]),
+        in_percent(after["attack_success_rate"]),
+        in_percent(evaluation["lift"]),
         f"{100.0 * before['clean_attack_success_rate']['value']:.1f}",
-        _spelled(after["clean_attack_success_rate"]),
+        in_percent(after["clean_attack_success_rate"]),
         *(_number(side.get(name), 0) for name in FOUND for side in (before, after)),
         *(
             f"{_number(side['strategies'], 1)} in {side['num_hits_compared']:.0f}"
@@ -228,7 +229,7 @@ def _pooled_row(cell: Cell, evaluations: Sequence[dict[str, Any]]) -> tuple[str,
     return (
         *(cell.name, cell.algorithm, cell.recipe, str(len(evaluations))),
         *percent("attack_success_rate"),
-        _spelled(asdict(over_seeds(lifts, 0.95))),
+        in_percent(asdict(over_seeds(lifts, 0.95))),
         f"{100.0 * min(lift.low for lift in lifts):.1f}",
         *percent("clean_attack_success_rate"),
         *(_number(mean(side, name), 1) for name in FOUND for side in ("baseline", "attacker")),
@@ -250,8 +251,3 @@ def _world(written: str) -> str:
 def _number(value: float | None, digits: int, factor: float = 1.0) -> str:
     """A figure; a dash where there is none, as of an attacker without a hit or an older cell."""
     return "-" if value is None else f"{factor * value:.{digits}f}"
-
-
-def _spelled(interval: dict[str, float]) -> str:
-    value, low, high = (100.0 * interval[name] for name in ("value", "low", "high"))
-    return f"{value:.1f} [{low:.1f}, {high:.1f}]"

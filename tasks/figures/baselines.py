@@ -127,7 +127,7 @@ class Baselines:
         yield TRAINED, [who], self._trained
         yield "no attack", [], lambda: (tries.plain(), None)
         own = [untrained, system.training_digest()]
-        yield "untrained attacker", own, partial(self._evaluated, system)
+        yield "untrained attacker", own, partial(self._evaluation_graphs, system)
         if tries.num_tries > 1:
             name = f"best of {tries.num_tries} untrained probes"
             yield name, own, lambda: (tries.best_of(), None)
@@ -139,12 +139,12 @@ class Baselines:
                 yield script.name, [], model
             else:
                 told = [script.instruction, script.tokens, model.digest()]
-                yield script.name, told, partial(_prompted, tries, script, model)
+                yield script.name, told, partial(_prompted_graphs, tries, script, model)
 
     def _trained(self) -> tuple[Sequence[Graph], None]:
-        return self._evaluated(self.examiner.load_attacker(self.weights)[0])
+        return self._evaluation_graphs(self.examiner.load_attacker(self.weights)[0])
 
-    def _evaluated(self, system: "System") -> tuple[Sequence[Graph], None]:
+    def _evaluation_graphs(self, system: "System") -> tuple[Sequence[Graph], None]:
         return self._evaluator.evaluate(system).graphs, None
 
     @property
@@ -236,7 +236,7 @@ class Baselines:
             )
 
 
-def _prompted(tries: "Tries", script: "Script", model: "Target") -> tuple[list[Graph], int]:
+def _prompted_graphs(tries: "Tries", script: "Script", model: "Target") -> tuple[list[Graph], int]:
     graphs, used = tries.prompted(script, model)
     return graphs, used.calls
 
