@@ -16,7 +16,7 @@ from astra_core.rollout import Graph, Prompt
 from astra_parts.metrics.detection import proportion
 from astra_parts.metrics.strategies import hits_of, unique_per_thousand
 from tasks.figures.examination import Examiner, rates
-from tasks.records.baselines import TRAINED, BaselineRecord, BaselineRow
+from tasks.records.baselines import TRAINED, UNTRAINED, BaselineRecord, BaselineRow
 from tasks.records.models import read_model_paths
 from tasks.records.reports import read_record, write_record
 
@@ -127,7 +127,7 @@ class Baselines:
         yield TRAINED, [who], self._trained
         yield "no attack", [], lambda: (tries.plain(), None)
         own = [untrained, system.training_digest()]
-        yield "untrained attacker", own, partial(self._evaluation_graphs, system)
+        yield UNTRAINED, own, partial(self._evaluation_graphs, system)
         if tries.num_tries > 1:
             name = f"best of {tries.num_tries} untrained probes"
             yield name, own, lambda: (tries.best_of(), None)

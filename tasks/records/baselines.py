@@ -9,6 +9,7 @@ from tasks.records.reports import read_record
 
 BASELINES = Path("reports/baselines.json")
 TRAINED = "trained attacker"
+UNTRAINED = "untrained attacker"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from astra_core.metrics.statistics import Interval
 from astra_parts.metrics.detection import proportion
-from tasks.records.baselines import HEAD, BaselineRecord
+from tasks.records.baselines import TRAINED, UNTRAINED, BaselineRecord
 from tasks.records.evaluation import BANDIT, EvaluationRecord, Figure, Transfer, tries_told
 from tasks.records.reports import table_cell
 from tasks.report.material import Material
@@ -59,7 +59,6 @@ def tables(material: Material) -> list[Table]:
         Table("By turn", ("Success by then", *_SIDES), tuple(_turns(material))),
         Table("Diversity", ("Figure", *_SIDES), tuple(_diversity(found)), _ways_note(found)),
         _baselines(material),
-        _at_equal_cost(material.baselines),
         _refusals(found),
         Table("Against each target", _BY_TARGET, tuple(_against(found.targets))),
         Table("Against other targets", _BY_TARGET, tuple(_against(found.transfer))),
@@ -98,36 +97,42 @@ def _baselines(material: Material) -> Table:
     trained, untrained = found.attacker, found.baseline
     count = found.num_rollouts
     learned = _replies(material.steps)
+    gain = found.lift.points()
     rows = [
-        ("Trained attacker", percent(found.rate()), _hits(trained), learned),
-        ("Untrained attacker", percent(found.rate("baseline")), _hits(untrained), "0"),
+        ("Trained attacker", percent(found.rate()), "", _hits(trained), learned),
+        ("Untrained attacker", percent(found.rate("baseline")), gain, _hits(untrained), "0"),
     ]
     if count > 1:
         for label, role, before in (("T", "attacker", learned), ("Unt", "baseline", "0")):
             rate = _best_of(material.table, role, confidence=found.confidence)
             name = f"{label}rained, best of {count} rollouts of a prompt"
-            rows.append((name, percent(rate), "", before))
+            rows.append((name, percent(rate), "", "", before))
     searched = untrained.get(f"{BANDIT}_success_rate")
     if isinstance(searched, Interval):
         calls = _number(untrained.get(f"{BANDIT}_calls")) or 0.0
         hits = _hits(untrained, f"{BANDIT}_")
-        rows.append(("Bandit over untrained probes", percent(searched), hits, f"{calls:,.0f}"))
-    notes = [tries_told(found)]
+        rows.append(("Bandit over untrained probes", percent(searched), "", hits, f"{calls:,.0f}"))
     if found.plain is not None:
-        best = f"The best of {found.plain.num_tried} plain questions"
-        rows.append(("The prompts as they stand", percent(found.plain.own_rate), "", "0"))
-        rows.append((best, percent(found.plain.best_rate), "", ""))
-        notes.append(f"the gain over the best plain question is {found.plain.lift.points()}")
-    head = ("Attacker", "Success", "Different hits per 1,000 replies", "Replies before")
+        best, over = f"The best of {found.plain.num_tried} plain questions", found.plain.lift
+        rows.append(("The prompts as they stand", percent(found.plain.own_rate), "", "", "0"))
+        rows.append((best, percent(found.plain.best_rate), over.points(), "", ""))
+    notes = [tries_told(found)]
+    if material.baselines is not None:
+        rows += _at_equal_cost(material.baselines)
+        notes += [f"at equal cost: {own}" for own in material.baselines.notes()]
+    head = ("Attacker", "Success", "Gain over it", "Different hits per 1,000 replies")
     told = [f"{note[0].upper()}{note[1:]}." for note in notes if note]
-    return Table("Baselines", head, tuple(rows), " ".join([_NOTE, *told]))
+    return Table("Baselines", (*head, "Replies before"), tuple(rows), " ".join([_NOTE, *told]))
 
 
-def _at_equal_cost(found: BaselineRecord | None) -> Table:
-    """What attackers that nobody trained reach with as many replies as the evaluation."""
-    rows = () if found is None else tuple(row.told() for row in found.rows)
-    notes = [] if found is None else [f"{note[0].upper()}{note[1:]}." for note in found.notes()]
-    return Table("Baselines at equal cost", HEAD, rows, " ".join(notes))
+def _at_equal_cost(found: BaselineRecord) -> Iterator[tuple[str, str, str, str, str]]:
+    """What others that nobody trained reach with as many replies as the evaluation."""
+    for row in found.rows:
+        if row.name not in (TRAINED, UNTRAINED):
+            gain = "" if row.gain is None else row.gain.points()
+            hits = "" if row.unique_hits is None else f"{row.unique_hits:,.0f}"
+            name = f"{row.name[0].upper()}{row.name[1:]}, at equal cost"
+            yield name, percent(row.success), gain, hits, "0"
 
 
 def _best_of(table: pd.DataFrame, role: str, *, confidence: float) -> Interval:

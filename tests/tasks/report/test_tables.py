@@ -8,7 +8,7 @@ from report_material import material
 from astra_core.metrics.statistics import Interval
 from astra_parts.metrics.detection import proportion
 from tasks.figures.turns import TurnRates, TurnRecord
-from tasks.records.baselines import BaselineRecord, BaselineRow
+from tasks.records.baselines import UNTRAINED, BaselineRecord, BaselineRow
 from tasks.records.evaluation import (
     CategoryRates,
     OverRefusal,
@@ -79,23 +79,22 @@ def test_baselines_stand_beside_the_trained_attacker_with_what_was_asked_before(
     by_name = {row[0]: row[1:] for row in found.rows}
     half = proportion(2, 4, confidence=0.95).spelled(".1%")
 
-    assert ("60.0% [50.0%, 70.0%]", "", "1,200") == by_name["Trained attacker"]
-    assert (half, "", "0") == by_name["Untrained, best of 2 rollouts of a prompt"]
-    assert (TOLD, "", "2,000") == by_name["Bandit over untrained probes"]
-    assert (TOLD, "", "") == by_name["The best of 3 plain questions"]
+    assert ("60.0% [50.0%, 70.0%]", "", "", "1,200") == by_name["Trained attacker"]
+    assert (half, "", "", "0") == by_name["Untrained, best of 2 rollouts of a prompt"]
+    assert (TOLD, "", "", "2,000") == by_name["Bandit over untrained probes"]
+    assert (TOLD, GAIN, "", "") == by_name["The best of 3 plain questions"]
     assert "as often as the best of 3.0 [2.0, 4.0] untrained tries." in found.note
-    assert f"best plain question is {GAIN}." in found.note
 
 
-def test_baselines_at_equal_cost_stand_there_if_they_were_measured():
-    rows = (BaselineRow("goat", 12, 11, SPAN, SPAN, 7.0, gain=SPAN),)
+def test_baselines_at_equal_cost_stand_in_the_same_table_but_those_that_are_there():
+    measured = BaselineRow("goat", 12, 11, SPAN, SPAN, 7.0, gain=SPAN)
+    rows = (replace(measured, name=UNTRAINED), measured)
     own = BaselineRecord("key", "digest", 3, 2, 2, 1, rows, {"pair": "no model"})
-    found = [each.title for each in tables(material())]
-    (told,) = [t for t in tables(material(baselines=own)) if t.title not in found]
+    before, found = tables(material())[-1], tables(material(baselines=own))[-1]
 
-    assert (("goat", TOLD, TOLD, "7", GAIN, "12, 11 judged"),) == told.rows
-    assert told.note.startswith("4 replies of the target on each of 3 prompts")
-    assert told.note.endswith(". Without pair: no model.")
+    assert (*before.rows, ("Goat, at equal cost", TOLD, GAIN, "7", "0")) == found.rows
+    assert ". At equal cost: 4 replies of the target on each of 3 prompts" in found.note
+    assert found.note.endswith(". At equal cost: without pair: no model.")
 
 
 def test_refusals_are_told_by_type_where_there_are_several():
