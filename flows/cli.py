@@ -95,13 +95,15 @@ class Grouped(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - click's
         """Writes a section for each group."""
-        width = formatter.width - 6 - max(map(len, self.commands))
+        longest = max(map(len, self.commands))
         for title, names in GROUPS.items():
+            # Two lines at most: click would cut a sentence to fit one.
+            told = [
+                (name.ljust(longest), self.commands[name].get_short_help_str(2 * formatter.width))
+                for name in names
+            ]
             with formatter.section(title):
-                formatter.write_dl(
-                    [(name, self.commands[name].get_short_help_str(width)) for name in names],
-                    col_max=formatter.width,
-                )
+                formatter.write_dl(told, col_max=formatter.width)
 
 
 app = typer.Typer(

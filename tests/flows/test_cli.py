@@ -116,7 +116,7 @@ def test_every_command_that_lists_can_do_so_in_json():
     assert set(commands) - ACTS == listing
 
 
-def test_the_help_has_every_command_in_one_group(capsys):
+def test_the_help_has_every_command_whole_in_one_group(capsys):
     commands = typer.main.get_command(app).commands
     named = [name for names in GROUPS.values() for name in names]
     assert 0 == run_command(["--help"])
@@ -125,6 +125,7 @@ def test_the_help_has_every_command_in_one_group(capsys):
     assert sorted(commands) == sorted(named)
     assert "\nBegin:\n  init " in told
     assert "\nMaintain:\n  migrate " in told
+    assert told.count("...") == 1  # of the usage line: no sentence is cut
 
 
 def test_outside_of_a_project_the_way_in_is_named(restored, tmp_path, monkeypatch, capfd):
