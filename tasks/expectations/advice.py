@@ -70,7 +70,7 @@ ROW_ADVICE: Mapping[str, str] = MappingProxyType(
         "prompt_score": (
             "the scorer of texts rates the prompt itself as an attack: name one of prompts and "
             "probes in system.probe_scorer, such as {name: profanity}, since null takes that of "
-            "replies, or raise validation.max_prompt_score"
+            "replies, or set validation.max_prompt_score to null"
         ),
         **dict.fromkeys(
             ("email", "phone", "user_mention", "url", "postal_address"),

@@ -36,11 +36,9 @@ def prompt_row_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
         "min_characters": ("num_characters", {"min_value": validation.min_characters}),
         "max_characters": ("num_characters", {"max_value": validation.max_characters}),
         "max_words": ("num_words", {"max_value": validation.max_words}),
-        "prompt_score": (
-            "prompt_score",
-            {"max_value": validation.max_prompt_score, "strict_max": True},
-        ),
     }
+    if (most := validation.max_prompt_score) is not None:
+        limits["prompt_score"] = ("prompt_score", {"max_value": most, "strict_max": True})
     limits |= _of_languages(validation)
     findings = BROKEN_TEXT + (PERSONAL_DATA if validation.reject_personal_data else ())
     within = [

@@ -49,8 +49,9 @@ class ValidationConfiguration(Section):
         0.3,
         description="Share of the characters; with languages, share of letters in other scripts.",
     )
-    max_prompt_score: Probability = Field(
-        0.5, description="A prompt the scorer rates at or above it is itself an attack."
+    max_prompt_score: Probability | None = Field(
+        0.5,
+        description="A prompt the scorer rates at or above it is rejected as an attack; null: none.",
     )
     reject_personal_data: bool = Field(
         True,

@@ -98,6 +98,7 @@ def test_row_suite_rejects_prompts_at_the_score_limit():
     frame.loc[5, "prompt_score"] = np.nan  # not scored
 
     assert {"prompt_score": (3,)} == failed_rows(frame)
+    assert {} == failed_rows(frame, CONFIG.model_copy(update={"max_prompt_score": None}))
 
 
 def test_row_suite_keeps_personal_data_when_told_to():
