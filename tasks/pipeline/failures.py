@@ -183,6 +183,8 @@ def stop_on_terminate() -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signal's signature
+    # A second one, while the process ends, would be a traceback of whatever it interrupts.
+    signal.signal(number, signal.SIG_IGN)
     raise Stopped(number)
 
 
