@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from astra_core.errors import DataError, ShapeError
 from astra_core.seeding import derive_key, generator
 
+_NOTHING = "not measured"
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -50,6 +52,8 @@ class Interval:
         >>> Interval(0.5, 0.25, 0.75).spelled(".1%")
         '50.0% [25.0%, 75.0%]'
         """
+        if math.isnan(self.value):
+            return _NOTHING
         return f"{self.value:{form}} [{self.low:{form}}, {self.high:{form}}]"
 
     def points(self) -> str:
@@ -58,6 +62,8 @@ class Interval:
         >>> Interval(0.5, 0.25, 0.75).points()
         '+50.0 points [+25.0, +75.0]'
         """
+        if math.isnan(self.value):
+            return _NOTHING
         low, high = 100 * self.low, 100 * self.high
         return f"{100 * self.value:+.1f} points [{low:+.1f}, {high:+.1f}]"
 

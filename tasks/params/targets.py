@@ -1,5 +1,7 @@
 """What ``system.target`` names: one target, or each of a list."""
 
+import re
+
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from astra_core.registry import Found, find
@@ -12,7 +14,12 @@ def targets_of(choice: Choice) -> dict[str, Found]:
 
     Raises ConfigurationError, which says which of a list, if one is unknown or an option is wrong.
     """
-    found = find("target", choice)
+    try:
+        found = find("target", choice)
+    except ConfigurationError as error:
+        # A list has no options of its own in params.yaml.
+        msg = re.sub(rf"target '{MIXTURE}' options(\.targets)?", "system.target", str(error))
+        raise ConfigurationError(msg) from None
     if found.name != MIXTURE:
         return {"system.target": found}
     parts = {}

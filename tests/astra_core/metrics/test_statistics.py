@@ -168,7 +168,7 @@ def test_what_is_no_interval_is_reported_with_its_kind():
 def test_of_nothing_known_no_end_is_a_number():
     found = interval([math.nan, math.nan])
 
-    assert "nan [nan, nan]" == found.spelled()
+    assert "not measured" == found.spelled(".1%") == found.points()
 
 
 def test_there_is_a_gain_for_each_prompt():

@@ -27,6 +27,23 @@ def test_a_list_needs_the_weights_of_models_if_any_of_it_does():
 
 
 @pytest.mark.parametrize(
+    ("targets", "said"),
+    [
+        ([{**RULES, "weight": -1}, "causal_lm"], r"^system\.target\.0\.weight: input should be"),
+        (
+            [RULES, {"name": "causal_lm", "colour": "red"}],
+            r"^system\.target\.1\.colour is not a known key",
+        ),
+        ([RULES], r"^system\.target: targets must be at least two, got 1"),
+        ([RULES, "nowhere"], r"^system\.target\.1: unknown target 'nowhere'"),
+    ],
+)
+def test_a_mistake_in_a_list_is_told_at_its_place_in_the_file(targets, said):
+    with pytest.raises(ConfigurationError, match=said):
+        targets_of(chosen(targets))
+
+
+@pytest.mark.parametrize(
     ("key", "value"),
     [("transfer", {"other": {"columns": {"secret": "4"}}}), ("calibration", "reports/c.json")],
 )
