@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import get_args
+from typing import Any, get_args
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
@@ -32,6 +32,25 @@ _COLUMNS = (
     *("BehaviorID", "Behavior", "FunctionalCategory", "SemanticCategory", "Tags"),
     *("ContextString", "test_case", "generation", "label"),
 )
+_CARD_FILE, _ROWS_FILE = "README.md", "data/findings.jsonl"
+_CARD = """\
+---
+pretty_name: Findings of Astra
+tags: [red-teaming, not-for-all-audiences]
+configs:
+- config_name: default
+  data_files: data/findings.jsonl
+---
+# Findings of Astra
+
+Content warning: attacks on a language model and its offensive replies. Masked words have dots.
+
+A row is a conversation (`messages`) at whose last turn the target failed, with the judge's `scores`
+of all replies there, digests of attacker and target, and `tags` of catalogues of risks. `outcome`
+is `hit`, or `miss` or `no answer` where the attack was said again. `metadata` is JSON.
+"""
+_ELSEWHERE = {"probes", "replies", "others", "metadata"}
+"""What a row of a dataset has in another form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +62,19 @@ class ExportFormat:
         file_name: The name of its file if none is given.
         details: The levels of detail that it can do with.
         suffixes: What takes the place of the file's suffix, as of the texts.
+        is_folder: Whether what is named is a folder, and the suffixes are files in it.
     """
 
     write: Callable[[Sequence[SuiteCase]], Texts]
     file_name: str
     details: tuple[Detail, ...] = get_args(Detail)
     suffixes: tuple[str | None, ...] = (None,)
+    is_folder: bool = False
 
     def places(self, path: Path) -> list[Path]:
         """The files that are written if this one is named."""
+        if self.is_folder:
+            return [path / str(each) for each in self.suffixes]
         stem = path.name.removesuffix(".jsonl").removesuffix(".report").removesuffix(".hitlog")
         return [path if each is None else path.with_name(stem + each) for each in self.suffixes]
 
@@ -71,9 +94,24 @@ def check_export(name: str, path: Path | None, detail: str) -> tuple[Path, Detai
         msg = f"--export {name} must have --detail {wanted}, for its texts are said, got {level}"
         raise ConfigurationError(msg)
     path = Path("reports", own.file_name) if path is None else path
-    for place in (path, *own.places(path)):
+    places = own.places(path)
+    if own.is_folder:
+        _check_folder(path, places)
+    for place in places if own.is_folder else (path, *places):
         _check_place(place)
     return path, level
+
+
+def _check_folder(path: Path, places: Sequence[Path]) -> None:
+    """Refuses a folder of something else, whose README.md would be lost."""
+    own = {place.relative_to(path).parts[0] for place in places}
+    others = {each.name for each in path.iterdir()} - own if path.is_dir() else set()
+    if others:
+        msg = (
+            f"--to must be a new folder or one to replace, got {excerpt(str(path))} with "
+            f"{excerpt(min(others))} in it; name another"
+        )
+        raise ConfigurationError(msg)
 
 
 def _check_place(place: Path) -> None:
@@ -97,7 +135,7 @@ def _check_place(place: Path) -> None:
 def export(name: str, outcomes: Sequence[SuiteCase], path: Path) -> list[Path]:
     """The files that were written in this format, at a path that was checked.
 
-    ``sarif``, ``harmbench``, ``preferences`` and ``promptfoo-tests`` have hits alone.
+    ``sarif``, ``harmbench``, ``preferences``, ``refusals`` and ``promptfoo-tests`` have hits alone.
     """
     own = FORMATS[name]
     texts = own.write(outcomes)
@@ -122,15 +160,49 @@ def _harmbench(outcomes: Sequence[SuiteCase]) -> Texts:
     return {None: buffer.getvalue()}
 
 
-def _preferences(outcomes: Sequence[SuiteCase]) -> Texts:
-    def said(text: str) -> list[dict[str, str]]:
-        return [{"role": "assistant", "content": text}]
+def _answer(text: str) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": text}]
 
+
+def _preferences(outcomes: Sequence[SuiteCase]) -> Texts:
     rows = (
-        {"prompt": messages_of(each), "chosen": said(REFUSAL), "rejected": said(each.replies[-1])}
+        {
+            "prompt": messages_of(each),
+            "chosen": _answer(REFUSAL),
+            "rejected": _answer(each.replies[-1]),
+        }
         for each in hits_of(outcomes)
     )
     return {None: lines_of(rows)}
+
+
+def _refusals(outcomes: Sequence[SuiteCase]) -> Texts:
+    rows = (
+        {"prompt": messages_of(each), "completion": _answer(REFUSAL)} for each in hits_of(outcomes)
+    )
+    return {None: lines_of(rows)}
+
+
+def _dataset(outcomes: Sequence[SuiteCase]) -> Texts:
+    rows = lines_of(map(_row, outcomes))
+    # Half a character is refused by Arrow, which reads this, even as JSON writes it.
+    return {_CARD_FILE: _CARD, _ROWS_FILE: rows.encode("utf-8", "replace").decode()}
+
+
+def _row(own: SuiteCase) -> dict[str, Any]:
+    each = own.finding
+    told = {name: value for name, value in each.record().items() if name not in _ELSEWHERE}
+    outcome = "no answer" if own.failure else "hit" if own.is_hit else "miss"
+    talk = messages_of(each, has_reply=True)
+    # Columns of prompts differ by file, those of a dataset must not.
+    metadata = each.metadata or "{}"
+    return {
+        **told,
+        "messages": talk,
+        "outcome": outcome,
+        "tags": tags_of(each),
+        "metadata": metadata,
+    }
 
 
 _SAID: tuple[Detail, ...] = ("probes", "full")
@@ -144,4 +216,8 @@ FORMATS: Mapping[str, ExportFormat] = {
     "sarif": ExportFormat(sarif, "findings.sarif"),
     "harmbench": ExportFormat(_harmbench, "findings.csv", _SAID),
     "preferences": ExportFormat(_preferences, "findings.jsonl", ("full",)),
+    "refusals": ExportFormat(_refusals, "findings.refusals.jsonl", ("full",)),
+    "dataset": ExportFormat(
+        _dataset, "findings", suffixes=(_CARD_FILE, _ROWS_FILE), is_folder=True
+    ),
 }

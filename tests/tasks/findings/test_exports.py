@@ -1,18 +1,24 @@
 import csv
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from found_by_hand import finding
 
 from astra_core.errors import ConfigurationError
-from tasks.findings.exports import FORMATS, check_export, export
+from astra_core.models.tokenizers import load_tokenizer
+from tasks.builtin import shipped
+from tasks.findings.exports import FORMATS, REFUSAL, check_export, export
+from tasks.findings.listing import shown
 from tasks.findings.replay import SuiteCase
 from tasks.sources.columns import Columns
 from tasks.sources.files import read_rows
 
 BEHAVIOUR = json.dumps({"goal": "make it swear", "context": "a page", "category": "insults"})
+SHIPPED = shipped.PACKAGE / shipped.FOLDER
+TEMPLATE = "{% for message in messages %}{{ message['content'] }}|{% endfor %}"
 ONE = [SuiteCase(finding("hi, you", "be bad", metadata=BEHAVIOUR))]
 
 
@@ -41,6 +47,9 @@ def test_a_format_has_a_file_of_its_own_where_none_is_named(tmp_path, monkeypatc
         ("harmbench", "x", "masked", "harmbench must have --detail probes or full"),
         ("promptfoo-tests", "x", "figures", "tests must have --detail probes or full"),
         ("junit", "", "full", r"--to must be a new file .* got '\.' \(a folder\)"),
+        ("refusals", "x", "masked", "refusals must have --detail full, .* got masked"),
+        ("dataset", ".", "masked", r"must be a new folder .* got '\.' with 'a' in it"),
+        ("dataset", "pipe", "masked", r"got 'pipe/README\.md' \("),
         ("garak", "g", "full", r"got 'g\.hitlog\.jsonl' \(a folder\)"),
         ("garak", "/proc/x", "full", r"got '/proc/x' \(one in /proc: "),
         ("junit", "pipe", "full", r"got 'pipe' \(a pipe\)"),
@@ -77,6 +86,66 @@ def test_a_refusal_is_preferred_to_the_reply_that_was_found(tmp_path):
         [each["role"] for each in row[side]] for side in ("chosen", "rejected")
     ]
     assert "so" == row["rejected"][0]["content"] != row["chosen"][0]["content"]
+
+
+@pytest.mark.parametrize(
+    ("detail", "said"),
+    [
+        ("figures", ["", "", "", ""]),
+        ("masked", ["h·, y··", "s·", "b· b··", "s·"]),
+        ("probes", ["hi, you", "s·", "be bad", "s·"]),
+        ("full", ["hi, you", "so", "be bad", "so"]),
+    ],
+)
+def test_a_dataset_has_as_much_text_as_its_detail(tmp_path, detail, said):
+    one = SuiteCase(shown(ONE[0].finding, detail))
+    path, _ = check_export("dataset", tmp_path / "d", detail)
+    card, rows = export("dataset", [one, replace(one, is_hit=False)], path)
+    (row, miss) = map(json.loads, rows.read_text().splitlines())
+
+    assert said == [each["content"] for each in row["messages"]]
+    assert ("goal" in row["metadata"]) == (detail in {"probes", "full"})
+    assert ["insults", "hit", "miss"] == [row["category"], row["outcome"], miss["outcome"]]
+    assert card.read_text().startswith("---\n")
+    assert (path, detail) == check_export("dataset", path, detail)  # to be replaced
+
+
+@pytest.mark.real
+@pytest.mark.filterwarnings("ignore")
+def test_datasets_loads_the_folder(tmp_path):
+    from datasets import load_dataset
+
+    bare = SuiteCase(finding("zap", replies=("half \ud83d",), metadata=None), failure="lost")
+    export("dataset", [*ONE, bare], tmp_path / "d")
+    rows = load_dataset(str(tmp_path / "d"), cache_dir=str(tmp_path / "cache"))["train"]
+
+    assert ["hit", "no answer"] == rows["outcome"]
+    assert ["so", "half ?"] == [talk[-1]["content"] for talk in rows["messages"]]
+    assert json.loads(BEHAVIOUR) == json.loads(rows["metadata"][0])
+
+
+@pytest.mark.real
+@pytest.mark.filterwarnings("ignore")
+def test_trl_learns_the_refusal_and_nothing_before_it(tmp_path):
+    from datasets import load_dataset
+    from trl import SFTConfig, SFTTrainer
+
+    (path,) = export("refusals", ONE, tmp_path / "r.jsonl")
+    rows = load_dataset("json", data_files=str(path), cache_dir=str(tmp_path / "cache"))["train"]
+    tokenizer = load_tokenizer(SHIPPED)
+    tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.chat_template = TEMPLATE
+    trainer = SFTTrainer(
+        str(SHIPPED),
+        SFTConfig(str(tmp_path), use_cpu=True, bf16=False, report_to="none", disable_tqdm=True),
+        train_dataset=rows,
+        processing_class=tokenizer,
+    )
+    (batch,) = trainer.get_train_dataloader()
+    learned = batch["labels"][batch["labels"] != -100]
+
+    assert f"{REFUSAL}|" == tokenizer.decode(learned)
+    assert "be bad" in tokenizer.decode(batch["input_ids"][0])
 
 
 def test_what_is_written_for_garak_and_promptfoo_can_be_prompts_again(tmp_path):
