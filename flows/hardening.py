@@ -17,6 +17,7 @@ from prefect.tasks import exponential_backoff
 
 from astra_core.errors import ConfigurationError
 from astra_core.files import draft_folder_of, record_digest, write_text
+from flows.orchestration.lost_runs import note_process
 from flows.orchestration.reports import publish_page
 from flows.orchestration.run_logs import told_to_run
 from flows.orchestration.stages import can_pass, run_to_state
@@ -45,7 +46,7 @@ from tasks.tracking.store import alone_with
 PAGE = HARDENING.with_suffix(".md")
 
 
-@flow(name="hardening", flow_run_name="harden the target")
+@flow(name="hardening", flow_run_name="harden the target", on_running=[note_process])
 def hardening(rounds: int | None = None, *, fresh: bool = True, versions: bool = True) -> Hardening:
     """Trains the target on findings and measures it again, until a reason to end.
 

@@ -12,6 +12,7 @@ from prefect.utilities.urls import url_for
 
 from flows.orchestration.events import announce_decision
 from flows.orchestration.findings import comparison_table, publish_report
+from flows.orchestration.lost_runs import note_process
 from flows.orchestration.reports import publish_page
 from flows.orchestration.run_logs import told_to_run
 from flows.runs.limits import limit_of, time_limit
@@ -101,7 +102,7 @@ def decision_page(
     return with_categories(page + "\n" * bool(rates), rates)
 
 
-@flow(name=PROMOTION, flow_run_name="decide about the candidate")
+@flow(name=PROMOTION, flow_run_name="decide about the candidate", on_running=[note_process])
 def promotion() -> "PromotionDecision":
     """Decides about the candidate again, for example after the rules changed."""
     keep_private()

@@ -11,6 +11,7 @@ from prefect.tasks import exponential_backoff
 
 from astra_core.files import read_json
 from flows.orchestration.events import announce_reevaluation
+from flows.orchestration.lost_runs import note_process
 from flows.orchestration.names import reevaluation_name, scheduled_day
 from flows.orchestration.reports import publish_page
 from flows.orchestration.run_logs import told_to_run
@@ -23,7 +24,7 @@ from tasks.params.schema import FlowConfiguration
 from tasks.promotion.reevaluation import FOLDER, NAME, Reevaluation
 
 
-@flow(name="champion-reevaluation", flow_run_name=reevaluation_name)
+@flow(name="champion-reevaluation", flow_run_name=reevaluation_name, on_running=[note_process])
 def champion_reevaluation(seed: int | None = None, file: Path | None = None) -> State[Any]:
     """Completed with the outcome, or Skipped while there is no champion.
 

@@ -18,6 +18,7 @@ from flows.orchestration.findings import (
     publish_evaluation,
     publish_run,
 )
+from flows.orchestration.lost_runs import note_process
 from flows.orchestration.names import scheduled_day, training_name
 from flows.orchestration.reports import PipelineReport, publish_validation
 from flows.orchestration.run_logs import told_to_run
@@ -62,7 +63,7 @@ class StageRunner(Protocol):
         """
 
 
-@flow(name="red-team-training", flow_run_name=training_name)
+@flow(name="red-team-training", flow_run_name=training_name, on_running=[note_process])
 def red_team_training(
     force: bool = False,
     warm_start: str | int | None = None,

@@ -11,12 +11,13 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
 
+from flows.orchestration.lost_runs import note_process
 from tasks.machine.console import quiet_libraries
 from tasks.machine.garbage import collect_rarely
 from tasks.serving.fine_tuning.training import run_job
 
 
-@flow(name="fine-tuning", flow_run_name="{job}")
+@flow(name="fine-tuning", flow_run_name="{job}", on_running=[note_process])
 def fine_tuning(folder: str, job: str) -> State[None]:
     """Trains a job of the service in a folder, from its last checkpoint on."""
     status = run_job(Path(folder), job)

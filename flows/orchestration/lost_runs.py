@@ -1,14 +1,19 @@
 """Flow runs whose process is gone, for example after a power cut, but that still look running.
 
-Each holds its deployment's only slot, so every later run of the schedule would be cancelled.
+One of a worker holds its deployment's only slot, so every later run of the schedule would be
+cancelled; one of a command would stay on Prefect's pages as running for ever.
 """
 
 import os
+import socket
+from typing import Any
 
-from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.states import Crashed
+
+from tasks.tracking.store import project_root
 
 # The kernel's clock, which gives a process's start, may differ from the server's by this much.
 CLOCK_S = 2.0
@@ -17,21 +22,43 @@ START_S = 120.0
 UNDER_WAY = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 
 
-def close_lost_runs(client: SyncPrefectClient | None = None) -> int:
-    """The number of deployment runs that had lost their process and are now Crashed.
+def note_process(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001 - Prefect's
+    """Notes whose process a flow run is; a hook of Prefect's for a flow that begins to run.
 
-    Call it while no worker runs: a run that a worker is about to start has no process either.
+    A worker notes that of a deployment's run itself.
+    """
+    if flow_run.deployment_id is None:
+        with get_client(sync_client=True) as server:
+            server.update_flow_run(flow_run.id, infrastructure_pid=str(os.getpid()))
+            server.update_flow_run_labels(flow_run.id, _here())
 
-    ``client``: the server's client, not yet entered; by default that of the server in the
-    environment.
+
+def close_lost_runs(client: SyncPrefectClient | None = None, *, of_workers: bool = True) -> int:
+    """The number of runs that had lost their process and are now Crashed.
+
+    Of runs without a worker, those that commands of this project began on this machine.
+
+    Args:
+        client: The server's, not yet entered; by default that of the server in the environment.
+        of_workers: Whether runs of deployments are closed too. Only while no worker runs: one that
+            a worker is about to start has no process either.
     """
     states = FlowRunFilterState(type=FlowRunFilterStateType(any_=UNDER_WAY))
     with client or _client() as server:
         found = server.read_flow_runs(flow_run_filter=FlowRunFilter(state=states))
-        lost = [run for run in found if run.deployment_id is not None and not has_process(run)]
+        ours = [run for run in found if (of_workers if run.deployment_id else _is_from_here(run))]
+        lost = [run for run in ours if not has_process(run)]
         for run in lost:
             _close(run, server)
     return len(lost)
+
+
+def _here() -> dict[str, Any]:
+    return {"astra.machine": socket.gethostname(), "astra.project": str(project_root())}
+
+
+def _is_from_here(run: FlowRun) -> bool:
+    return run.labels.items() >= _here().items()
 
 
 def has_process(run: FlowRun) -> bool:

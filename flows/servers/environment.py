@@ -68,6 +68,10 @@ def quiet_run(meanwhile: Callable[[], None] | None = None) -> Iterator[None]:
             watch(server)
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
+    from flows.orchestration.lost_runs import close_lost_runs
+
+    close_lost_runs(of_workers=False)
+
     # Heartbeats let a server notice a lost worker; here they add a second to the end of each run.
     with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
         yield

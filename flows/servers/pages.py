@@ -108,6 +108,8 @@ def _start(
     if worker:
         started.append(services.worker(f"{prefect.url}/api", lasting=lasting))
         services.remember(started)
+    else:
+        services.close_lost_runs(f"{prefect.url}/api", of_workers=False)
     services.wait_until_ready(mlflow, "/health")
 
 

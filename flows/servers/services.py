@@ -124,11 +124,7 @@ def worker(api_url: str, *, lasting: bool = True) -> Service:
 
     A run that an earlier worker left behind is closed first.
     """
-    environment = {"PREFECT_API_URL": api_url, **client_variables(auth_string())}
-    os.environ |= environment
-    from flows.orchestration.lost_runs import close_lost_runs
-
-    close_lost_runs()
+    environment = close_lost_runs(api_url)
     return _start_other("worker", worker_command(), environment, lasting=lasting)
 
 
@@ -238,15 +234,21 @@ def forget(service: Service) -> "subprocess.Popen[bytes] | None":
     return _children.pop(service.pid, None)
 
 
+def close_lost_runs(api_url: str, *, of_workers: bool = True) -> dict[str, str]:
+    """The environment of a client of this server, in which lost runs are closed; it is ours now."""
+    environment = {"PREFECT_API_URL": api_url, **client_variables(auth_string())}
+    os.environ |= environment
+    from flows.orchestration import lost_runs
+
+    lost_runs.close_lost_runs(of_workers=of_workers)
+    return environment
+
+
 def _close_lost_runs(services: Sequence[Service]) -> None:
     """Tells the server, while it is up, that the stopped worker's flow runs are over."""
     url = next((service.url for service in services if service.name == PREFECT), "")
-    if not answers(f"{url}/api/health"):
-        return
-    os.environ |= {"PREFECT_API_URL": f"{url}/api", **client_variables(auth_string())}
-    from flows.orchestration.lost_runs import close_lost_runs
-
-    close_lost_runs()
+    if answers(f"{url}/api/health"):
+        close_lost_runs(f"{url}/api")
 
 
 # Our own children must be waited for; a zombie would look alive.

@@ -19,6 +19,7 @@ from prefect.tasks import exponential_backoff
 
 from astra_core.files import record_digest, write_json, write_text
 from flows.errors import StageError
+from flows.orchestration.lost_runs import note_process
 from flows.orchestration.reports import publish_page
 from flows.orchestration.stages import can_pass
 from flows.registry import is_registered
@@ -84,7 +85,7 @@ class _Sweep:
         return points
 
 
-@flow(name="sweep")
+@flow(name="sweep", on_running=[note_process])
 def sweep(
     settings: list[str] | None = None,
     *,

@@ -3,10 +3,11 @@
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import psutil
 import pytest
@@ -178,11 +179,19 @@ def test_a_group_that_is_stopped_ends_with_a_line(project, begin):
     _assert_nothing_stays(project)
 
 
+def _states(folder):
+    """How the project's flow runs look on Prefect's pages."""
+    with closing(sqlite3.connect(folder / ".prefect/prefect.db")) as database:
+        return {state for (state,) in database.execute("select state_type from flow_run")}
+
+
 @pytest.mark.wide
 def test_after_all_of_this_a_run_works(project):
     result = run_in(project, "-m", "flows.cli", "run")
 
     assert "promotion" in result.stdout
     assert "" == result.stderr
+    assert {"CRASHED", "COMPLETED"} <= _states(project)
+    assert "RUNNING" not in _states(project)
     _assert_nothing_stays(project)
     assert [] == list((project / ".astra/temporary_servers").iterdir())

@@ -1,7 +1,9 @@
 import os
 import subprocess
+import sys
 import uuid
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import psutil
 import pytest
@@ -12,6 +14,8 @@ from prefect.states import Cancelling, Pending, Running
 from flows.orchestration.lost_runs import START_S, close_lost_runs, has_process
 
 pytestmark = pytest.mark.real
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_runs_without_a_process_are_crashed_and_others_are_left(prefect_server):
@@ -39,6 +43,63 @@ def test_runs_without_a_process_are_crashed_and_others_are_left(prefect_server):
 
     assert 2 == num_closed
     assert ["Crashed", "Running", "Crashed", "Running"] == states
+
+
+# Two runs of a flow, killed and at work, as commands in two folders have them.
+AT_WORK = """
+import time
+from prefect import flow
+from flows.orchestration.lost_runs import note_process
+
+@flow(name="by hand", on_running=[note_process])
+def by_hand():
+    print("at work", flush=True)
+    time.sleep(600)
+
+by_hand()
+"""
+
+
+def test_a_killed_run_of_a_command_here_is_crashed_and_no_other(
+    prefect_server, tmp_path, monkeypatch
+):
+    from prefect.client.orchestration import get_client
+    from prefect.settings import PREFECT_API_URL
+
+    monkeypatch.setenv("PREFECT_API_URL", PREFECT_API_URL.value())
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    begun = [_at_work(folder) for folder in (here, here, elsewhere)]
+    try:
+        for process in (begun[0], begun[2]):
+            process.kill()
+            process.wait()
+        monkeypatch.chdir(here)
+        nums_closed = [
+            close_lost_runs(get_client(sync_client=True), of_workers=False) for _ in range(2)
+        ]
+        with get_client(sync_client=True) as client:
+            runs = client.read_flow_runs()
+    finally:
+        for process in begun:
+            process.kill()
+            process.wait()
+    states = {run.infrastructure_pid: (run.state_name, run.state.message) for run in runs}
+
+    assert [1, 0] == nums_closed
+    crashed = ("Crashed", "Its process is gone.")
+    expected = [crashed, ("Running", None), ("Running", None)]
+    assert expected == [states[str(process.pid)] for process in begun]
+
+
+def _at_work(folder):
+    """A process whose flow runs."""
+    folder.mkdir(exist_ok=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", AT_WORK], cwd=folder, stdout=subprocess.PIPE, text=True
+    )
+    assert "at work\n" == process.stdout.readline()
+    return process
 
 
 @each_row(
