@@ -30,6 +30,7 @@ from flows.sweeps.points import Point, code_digest, make_points, outside_digests
 from flows.sweeps.running import run_stages
 from tasks.findings.archive import ARCHIVE, add_findings, read_rows
 from tasks.hardening.measures import gathered
+from tasks.hardening.pairs import first_findings
 from tasks.hardening.places import HardeningPlace
 from tasks.hardening.registration import register_target
 from tasks.hardening.step import NAME
@@ -64,13 +65,14 @@ def hardening(rounds: int | None = None, *, fresh: bool = True, versions: bool =
         limits = params.hardening
         if rounds is not None:
             limits = limits.model_copy(update={"rounds": rounds})
-        place = _place_of(params, is_fresh=fresh)
-        return _Run(place, limits, is_fresh=fresh, is_registered=versions).to_the_end()
+        findings = first_findings(params)
+        place = _place_of(params, findings, is_fresh=fresh)
+        return _Run(place, limits, findings, is_fresh=fresh, is_registered=versions).to_the_end()
 
 
-def _place_of(params: Params, *, is_fresh: bool) -> HardeningPlace:
+def _place_of(params: Params, findings: str, *, is_fresh: bool) -> HardeningPlace:
     code = record_digest([code_digest(), outside_digests(params)])
-    return HardeningPlace.of(params, code=code, is_fresh=is_fresh)
+    return HardeningPlace.of(params, code=code, findings=findings, is_fresh=is_fresh)
 
 
 @dataclass(slots=True)
@@ -79,6 +81,7 @@ class _Run:
 
     place: HardeningPlace
     limits: HardeningConfiguration
+    findings: str
     is_fresh: bool
     is_registered: bool
     versions: dict[int, str] = field(default_factory=dict)
@@ -151,7 +154,8 @@ class _Run:
         )
         def run() -> Any:
             # A step reads params.yaml and models anew, and writes where these have led.
-            if _place_of(read_params(), is_fresh=self.is_fresh).key != self.place.key:
+            now = _place_of(read_params(), self.findings, is_fresh=self.is_fresh)
+            if now.key != self.place.key:
                 msg = (
                     "params.yaml, models, prompts and code must stay as they are while a target "
                     "is hardened, got others; undo the change, or begin anew with 'astra harden'"

@@ -94,9 +94,14 @@ class CausalLM(Target):
 
     def digest(self) -> str:
         """A digest of weights, tokenizer and options; empty for a model that was never a folder."""
-        if not self._weights or self.options == self.Options():
-            return self._weights
-        return record_digest([self._weights, self.options.model_dump(mode="json")])
+        return self.digest_of(self._weights, self.options)
+
+    @classmethod
+    def digest_of(cls, weights: str, options: Options) -> str:
+        """The digest of a target with weights of this digest, which need not be loaded."""
+        if not weights or options == cls.Options():
+            return weights
+        return record_digest([weights, options.model_dump(mode="json")])
 
     def holds(self, folder: Path) -> bool:
         """True if its model is the one in this folder, with weights of that type on one device."""

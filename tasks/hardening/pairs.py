@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import DataError
 from astra_core.files import record_digest, write_text
+from astra_core.models.pretrained import weights_digest
 from astra_core.rollout import Failure, Prompt
 from astra_core.seeding import derive_key, generator
+from tasks.figures.crossing import BASE
 from tasks.figures.over_refusal import questions_of, refusals
 from tasks.findings.archive import ArchivedFinding, read_archive
 from tasks.findings.exports import REFUSAL
@@ -23,6 +25,7 @@ from tasks.findings.labels import newest_label, read_labels
 from tasks.findings.listing import Choosing
 from tasks.hardening.places import VALID, HardeningPlace, requests_of
 from tasks.params.schema import Params
+from tasks.records.models import read_model_paths
 from tasks.records.prompt_table import read_metadata, spelled_metadata
 from tasks.records.prompts import read_prompts
 from tasks.sources.requests import read_requests
@@ -123,16 +126,23 @@ def write_pairs(number: int, place: HardeningPlace) -> list[Pair]:
     return read_pairs(path)
 
 
+def first_findings(params: Params) -> str:
+    """A digest of the findings that the first round would learn from now.
+
+    Raises DataError if the archive is empty.
+    """
+    from astra_core.targets.causal_lm import CausalLM
+
+    options = CausalLM.Options.model_validate(params.system.target.options)
+    target = CausalLM.digest_of(weights_digest(read_model_paths(BASE)["target"]), options)
+    found = _learnable(target, params.hardening.num_findings, is_first=True)
+    return record_digest([each.finding_id for each in found])
+
+
 def _make_pairs(number: int, place: HardeningPlace) -> list[Pair]:
     params, system = place.params, place.system(number - 1)
     own, most = params.hardening, params.hardening.num_findings
-    labels = read_labels()
-    found = [
-        each
-        for each in _against(system.target_digest, is_first=number == 1)
-        if (label := newest_label(each, labels)) is None or label.label != "false_positive"
-    ]
-    new = _pairs_of(found[:most], system, params)
+    new = _pairs_of(_learnable(system.target_digest, most, is_first=number == 1), system, params)
     if not new:
         return []
     # What was learned once is repeated, or the next round would forget it.
@@ -144,19 +154,25 @@ def _make_pairs(number: int, place: HardeningPlace) -> list[Pair]:
     return new + list(islice(mixed, round(share * len(new))))
 
 
-def _against(target: str, *, is_first: bool) -> list[ArchivedFinding]:
-    """Findings against a target, but for those on the prompts that it is measured on."""
+def _learnable(target: str, most: int, *, is_first: bool) -> list[ArchivedFinding]:
+    """Findings against a target, but for false positives and those on measured prompts."""
+    labels = read_labels()
     measured = {prompt.prompt_id for prompt in read_prompts(VALID / "test.parquet")}
 
     def choose(rows: Sequence[ArchivedFinding]) -> list[ArchivedFinding]:
         return [each for each in Choosing(target=target).of(rows) if each.prompt_id not in measured]
 
     try:
-        return read_archive(choose=choose)
+        found = read_archive(choose=choose)
     except DataError:
         if is_first:
             raise
         return []
+    return [
+        each
+        for each in found
+        if (label := newest_label(each, labels)) is None or label.label != "false_positive"
+    ][:most]
 
 
 def _pairs_of(found: Sequence[ArchivedFinding], system: "System", params: Params) -> list[Pair]:

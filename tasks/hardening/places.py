@@ -34,12 +34,13 @@ class HardeningPlace:
     params: Params
 
     @classmethod
-    def of(cls, params: Params, *, code: str, is_fresh: bool) -> Self:
-        """The place that these parameters, models, prompts and requests decide.
+    def of(cls, params: Params, *, code: str, findings: str, is_fresh: bool) -> Self:
+        """The place that these parameters, models, prompts, requests and findings decide.
 
         Args:
             params: The sections of params.yaml.
             code: Digest of the code, and of the files that params.yaml names.
+            findings: Digest of the findings that the first round learns from.
             is_fresh: Whether each target meets an attacker that was trained on it.
 
         Raises:
@@ -56,7 +57,8 @@ class HardeningPlace:
         for name in _LIMITS:
             del told["hardening"][name]
         digests = [read_manifest(BASE).digests(), attacker_digest(ATTACKER), folder_digest(VALID)]
-        key = record_digest([told, code, digests, file_digest(requests_of(params)), is_fresh])
+        requests = file_digest(requests_of(params))
+        key = record_digest([told, code, digests, requests, findings, is_fresh])
         return cls(HARDENED / key[:16], params)
 
     @property

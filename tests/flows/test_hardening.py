@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hardening_world import QUICK, make_hardening_world
+from hardening_world import QUICK, find, make_hardening_world
 from prefect import flow
 from registry_project import enter_project
 
@@ -12,6 +12,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.files import read_json
 from flows.hardening import PAGE, _fresh_point, _place_of, _Run, _train_fresh, hardening
 from flows.runs.turns import LOCK
+from tasks.hardening.pairs import BENIGN, read_pairs
 from tasks.params.schema import read_params
 from tasks.records.hardening import HARDENING, NOTHING_FOUND
 
@@ -51,6 +52,21 @@ def test_rounds_are_measured_registered_and_told_and_more_of_them_go_on(project)
     assert "bad" not in PAGE.read_text()
 
 
+def test_a_rerun_learns_from_what_was_found_since(project):
+    hardening(1, fresh=False, versions=False)
+    (first,) = (project / "models/hardened").iterdir()
+    find(Path("models/base/tiny"), "you are nasty")
+    hardening(1, fresh=False, versions=False)
+    (second,) = set((project / "models/hardened").iterdir()) - {first}
+
+    learned = [
+        [each.said for each in read_pairs(own / "pairs_1.jsonl") if each.source != BENIGN]
+        for own in (first, second)
+    ]
+    assert [3, 4] == list(map(len, learned))
+    assert ("you are nasty",) in learned[1]
+
+
 @flow(validate_parameters=False)
 def do(run, value):
     return run._do("a step", lambda: value)
@@ -58,13 +74,13 @@ def do(run, value):
 
 def test_what_decides_a_hardening_must_stay_as_it_is(project):
     params = read_params()
-    run = _Run(_place_of(params, is_fresh=True), params.hardening, True, False)
+    run = _Run(_place_of(params, "", is_fresh=True), params.hardening, "", True, False)
     assert 1 == do(run, 1)
     Path("own.py").write_text("def spell(text): return text\n", encoding="utf-8")
     write_params(spelling="own.py:spell")
     with pytest.raises(ConfigurationError, match="must stay as they are while a target is"):
         do(run, 2)
-    other = replace(run, place=_place_of(read_params(), is_fresh=True))
+    other = replace(run, place=_place_of(read_params(), "", is_fresh=True))
     assert 3 == do(other, 3)
     Path("own.py").write_text("def spell(text): return text[::-1]\n", encoding="utf-8")
     with pytest.raises(ConfigurationError, match="code must stay as they are"):
@@ -72,7 +88,7 @@ def test_what_decides_a_hardening_must_stay_as_it_is(project):
 
 
 def test_a_kill_after_a_fresh_attacker_was_kept_leaves_no_workspace(project):
-    place = _place_of(read_params(), is_fresh=True)
+    place = _place_of(read_params(), "", is_fresh=True)
     place.attacker(1).mkdir(parents=True)
     place.target(1).mkdir()
     workspace = _fresh_point(1, place).folder

@@ -35,7 +35,7 @@ def make_hardening_world(
     BENIGN.parent.mkdir(exist_ok=True)
     BENIGN.write_text(REQUESTS, encoding="utf-8")
     find(Path("models/base/tiny"), "you are bad", "so bad", "bad as that")
-    return HardeningPlace.of(QUICK, code="", is_fresh=True)
+    return HardeningPlace.of(QUICK, code="", findings="", is_fresh=True)
 
 
 def find(target: Path, *probes: str, **changes: str) -> None:

@@ -10,7 +10,14 @@ from astra_parts.testing import tiny_graph, tiny_language_model, tiny_node
 from tasks.figures.over_refusal import refusals
 from tasks.findings.archive import ARCHIVE, Origin, keep_findings, read_archive
 from tasks.findings.labels import write_label
-from tasks.hardening.pairs import BENIGN, REFUSALS, answered_requests, read_pairs, write_pairs
+from tasks.hardening.pairs import (
+    BENIGN,
+    REFUSALS,
+    answered_requests,
+    first_findings,
+    read_pairs,
+    write_pairs,
+)
 from tasks.hardening.places import BENIGN as REQUESTS, VALID, HardeningPlace
 from tasks.records.prompts import read_prompts
 
@@ -55,6 +62,18 @@ def test_the_target_learns_from_probes_as_it_read_them(place):
 
     said = [each.said for each in write_pairs(1, own) if each.worse == "so bad"]
     assert [("lbh ner onq",)] == said
+
+
+def test_what_is_found_against_a_target_with_options_is_told_without_loading_it(place):
+    target = Choice(name="causal_lm", options={"seed": "opening"})
+    system = QUICK.system.model_copy(update={"target": target})
+    own = HardeningPlace(place.folder, QUICK.model_copy(update={"system": system}))
+    before = first_findings(own.params)
+    origin = Origin("training", "run", "", own.system(0).target_digest, "judge")
+    graph = tiny_graph(tiny_node(0.9), prompt=Prompt.of("of training"))
+    keep_findings([graph], origin, ARCHIVE / "more.parquet", threshold=0.5)
+
+    assert first_findings(QUICK) != before != first_findings(own.params)
 
 
 def test_requests_that_are_measured_are_never_learned_from(place):

@@ -13,8 +13,8 @@ def place(tmp_path, monkeypatch):
     return make_hardening_world(tmp_path, monkeypatch)
 
 
-def key_of(params=QUICK, *, code="", is_fresh=True):
-    return HardeningPlace.of(params, code=code, is_fresh=is_fresh).key
+def key_of(params=QUICK, *, code="", findings="", is_fresh=True):
+    return HardeningPlace.of(params, code=code, findings=findings, is_fresh=is_fresh).key
 
 
 def hardened(**changes):
@@ -28,12 +28,13 @@ def test_more_rounds_and_other_limits_go_on_where_a_hardening_was(place):
 
 def test_whatever_decides_a_figure_is_another_hardening(place):
     others = [key_of(hardened(lr=1.0)), key_of(code="other"), key_of(is_fresh=False)]
+    others.append(key_of(findings="other"))
     BENIGN.write_text(BENIGN.read_text() + "may we go?,,safe\n")
     others.append(key_of())
     tiny_language_model(seed=12).save(ATTACKER)
     others.append(key_of())
 
-    assert 6 == len({place.key, *others})
+    assert 7 == len({place.key, *others})
 
 
 def test_target_and_attacker_0_are_the_projects_own(place):
