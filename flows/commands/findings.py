@@ -72,7 +72,32 @@ def findings(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the attacks that succeeded in any run, masked; show, label, export or repeat them."""
-    words = words or []
+    words, asking = words or [], (assignments or [], against)
+    doing = _doing(words, minimise=minimise, as_suite=as_suite, export=export)
+    _refuse_others(context, doing)
+    choosing = (category, min_score, target, version)
+    if doing == LABEL:
+        _label(words, by)
+    elif minimise is not None:
+        _show(_minimise(_find(minimise), _replayer(*asking), calls), None, reveal, as_json)
+    elif words:
+        _show_one(_find(_one(words)), reveal=reveal, as_json=as_json)
+    elif doing == "as a list":
+        is_all = choosing == (None, 0, None, None)
+        _list(_choose(*choosing), count=count, reveal=reveal, as_json=as_json, is_all=is_all)
+    else:
+        writing = _export_to(export, to, detail, as_suite=as_suite)
+        chosen = _some(_choose(*choosing))
+        if as_suite:
+            _repeat(chosen, _replayer(*asking), *writing)
+        else:
+            _write(chosen, *writing)
+
+
+def _doing(
+    words: Sequence[str], *, minimise: str | None, as_suite: bool, export: str | None
+) -> str:
+    """What of ``_TAKES`` is asked for."""
     is_asked = {
         LABEL: words[:1] == [LABEL],
         "--minimise": minimise is not None,
@@ -81,30 +106,7 @@ def findings(
         "--export": export is not None,
         "as a list": True,
     }
-    doing = next(name for name, is_it in is_asked.items() if is_it)
-    _refuse_others(context, doing)
-    if doing == LABEL:
-        _label(words, by)
-    elif minimise is not None:
-        one = _find(minimise)
-        _show(_minimise(one, _replayer(assignments or [], against), calls), None, reveal, as_json)
-    elif words:
-        _show_one(_find(_one(words)), reveal=reveal, as_json=as_json)
-    else:
-        choosing = (category, min_score, target, version)
-        chosen = _choose(*choosing)
-        if doing == "as a list":
-            is_all = choosing == (None, 0, None, None)
-            _list(chosen, count=count, reveal=reveal, as_json=as_json, is_all=is_all)
-            return
-        name, place, level = _export_to(export, to, detail, as_suite=as_suite)
-        if not chosen:
-            msg = "the options must choose findings, got none; 'astra findings' lists all"
-            raise ConfigurationError(msg)
-        if as_suite:
-            _repeat(chosen, _replayer(assignments or [], against), name, place, level)
-        else:
-            _write(chosen, name, place, level)
+    return next(name for name, is_it in is_asked.items() if is_it)
 
 
 def _find(wanted: str) -> "ArchivedFinding":
@@ -136,6 +138,13 @@ def _choose(
     from tasks.findings.listing import Choosing
 
     return read_archive(choose=Choosing(category, min_score, target, _keys_of(version)).of)
+
+
+def _some(chosen: "list[ArchivedFinding]") -> "list[ArchivedFinding]":
+    if not chosen:
+        msg = "the options must choose findings, got none; 'astra findings' lists all"
+        raise ConfigurationError(msg)
+    return chosen
 
 
 def _export_to(
