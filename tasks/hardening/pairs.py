@@ -23,7 +23,7 @@ from tasks.findings.archive import ArchivedFinding, read_archive
 from tasks.findings.exports import REFUSAL
 from tasks.findings.labels import newest_label, read_labels
 from tasks.findings.listing import Choosing
-from tasks.hardening.places import VALID, HardeningPlace, requests_of
+from tasks.hardening.places import VALID, HardeningPlace, check_can_harden, requests_of
 from tasks.params.schema import Params
 from tasks.records.models import read_model_paths
 from tasks.records.prompt_table import read_metadata, spelled_metadata
@@ -129,10 +129,11 @@ def write_pairs(number: int, place: HardeningPlace) -> list[Pair]:
 def first_findings(params: Params) -> str:
     """A digest of the findings that the first round would learn from now.
 
-    Raises DataError if the archive is empty.
+    Raises DataError if the archive is empty, ConfigurationError if the target cannot be hardened.
     """
     from astra_core.targets.causal_lm import CausalLM
 
+    check_can_harden(params)
     options = CausalLM.Options.model_validate(params.system.target.options)
     target = CausalLM.digest_of(weights_digest(read_model_paths(BASE)["target"]), options)
     found = _learnable(target, params.hardening.num_findings, is_first=True)

@@ -46,13 +46,7 @@ class HardeningPlace:
         Raises:
             ConfigurationError: No attacker is trained, or the target has no weights here.
         """
-        if not (ATTACKER / "config.json").is_file():
-            msg = f"{ATTACKER} must hold the trained attacker, got none; 'astra run' trains it"
-            raise ConfigurationError(msg)
-        if params.system.target.name != "causal_lm":
-            name = params.system.target.name
-            msg = f"system.target must be causal_lm to be trained here, got '{name}'"
-            raise ConfigurationError(msg)
+        check_can_harden(params)
         told: Mapping[str, Any] = params.model_dump(mode="json", exclude=_OTHER)
         for name in _LIMITS:
             del told["hardening"][name]
@@ -89,6 +83,17 @@ class HardeningPlace:
     def file(self, name: str) -> Path:
         """A file of its own."""
         return self.folder / name
+
+
+def check_can_harden(params: Params) -> None:
+    """Raises ConfigurationError if no attacker is trained, or the target has no weights here."""
+    if not (ATTACKER / "config.json").is_file():
+        msg = f"{ATTACKER} must hold the trained attacker, got none; 'astra run' trains it"
+        raise ConfigurationError(msg)
+    if params.system.target.name != "causal_lm":
+        name = params.system.target.name
+        msg = f"system.target must be causal_lm to be trained here, got '{name}'"
+        raise ConfigurationError(msg)
 
 
 def requests_of(params: Params) -> Path:

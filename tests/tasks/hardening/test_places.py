@@ -4,6 +4,7 @@ from hardening_world import QUICK, make_hardening_world
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from astra_parts.testing import tiny_language_model
+from tasks.hardening.pairs import first_findings
 from tasks.hardening.places import ATTACKER, BENIGN, HardeningPlace
 from tasks.records.models import read_model_paths
 
@@ -64,6 +65,8 @@ def test_what_is_missing_is_told_with_what_brings_it(place, gone, told):
 
 
 def test_a_target_without_weights_is_refused(place):
-    system = QUICK.system.model_copy(update={"target": Choice(name="scripted")})
-    with pytest.raises(ConfigurationError, match=r"system\.target must be causal_lm .* 'scripted'"):
-        key_of(QUICK.model_copy(update={"system": system}))
+    scripted = Choice(name="scripted", options={"otherwise": ["so"]})
+    system = QUICK.system.model_copy(update={"target": scripted})
+    for asked in (key_of, first_findings):
+        with pytest.raises(ConfigurationError, match=r"must be causal_lm .* 'scripted'"):
+            asked(QUICK.model_copy(update={"system": system}))
