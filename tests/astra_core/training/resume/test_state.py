@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,11 @@ from hypothesis import given, strategies as st
 from tiny_agents import agents_config, agents_trainer, weights
 from tiny_training import assert_same_state, choice, configured, trainer_of, weights_of
 
+from astra_core.config import SystemConfiguration
 from astra_core.errors import CheckpointError
-from astra_core.registry import BUILT_INS
+from astra_core.registry import BUILT_INS, build
+from astra_core.samplers.tree import TreeSampler
+from astra_core.target import Surroundings
 from astra_core.training.resume.state import as_json, from_json
 from astra_core.training.trainer import Trainer
 from astra_parts.testing import tiny_language_model
@@ -25,19 +29,19 @@ from astra_parts.testing import tiny_language_model
 HERE = Path(__file__).parents[2]
 
 
-def interrupted(config, folder, *, after):
+def interrupted(config, folder, *, after, **own):
     """The folder of a run that was left in the middle of the training step after ``after``."""
-    for report in trainer_of(config, folder).steps():
+    for report in trainer_of(config, folder, **own).steps():
         if report.training_step == after + 1:
             break
 
 
-def check_resumed(tmp_path, *, after=1, **changes):
+def check_resumed(tmp_path, *, after=1, sampler=TreeSampler, **changes):
     config = configured(training_steps=after + 2, **changes)
-    whole = trainer_of(config, tmp_path / "whole")
+    whole = trainer_of(config, tmp_path / "whole", sampler=sampler)
     expected = [report.row() for report in whole.steps()]
-    interrupted(config, tmp_path / "cut", after=after)
-    resumed = trainer_of(config, tmp_path / "cut")
+    interrupted(config, tmp_path / "cut", after=after, sampler=sampler)
+    resumed = trainer_of(config, tmp_path / "cut", sampler=sampler)
 
     assert resumed.resume()
     assert resumed.progress.training_step <= after
@@ -81,6 +85,25 @@ def test_a_schedule_continues_where_it_stopped(tmp_path):
 )
 def test_a_run_continues_from_wherever_its_last_checkpoint_is(tmp_path, changes):
     check_resumed(tmp_path, **changes)
+
+
+class Several(TreeSampler):
+    """Leads each tree against one of two targets."""
+
+    def __init__(self, options, *, system, **more):
+        harsh, mild = (
+            {"name": "scripted", "label": word, "weight": weight, "options": {"otherwise": [word]}}
+            for word, weight in (("bad", 2), ("good", 1))
+        )
+        read = SystemConfiguration.model_validate({"target": [harsh, mild]})
+        target = build("target", read.target, surroundings=Surroundings(system.config))
+        several = replace(system, target=target, target_digest=target.digest())
+        super().__init__(options, system=several, **more)
+
+
+@pytest.mark.real
+def test_a_run_against_several_targets_continues_where_it_stopped(tmp_path):
+    check_resumed(tmp_path, sampler=Several, num_episodes_per_experience=4)
 
 
 @pytest.mark.real
