@@ -26,7 +26,7 @@ from flows.runs.limits import limit_of
 from flows.runs.preparation import usable_params
 from flows.runs.turns import in_turn
 from flows.servers.processes import stage_command
-from flows.sweeps.points import Point, code_digest, make_points, outside_digests
+from flows.sweeps.points import LAST, Point, code_digest, make_points, outside_digests
 from flows.sweeps.running import run_stages
 from tasks.findings.archive import ARCHIVE, add_findings, read_rows
 from tasks.hardening.measures import gathered
@@ -179,7 +179,9 @@ def _train_fresh(number: int, place: HardeningPlace) -> None:
     with alone_with(point.folder):
         if not folder.is_dir():
             say(f"{NAME:<13}attacker {number} is trained on target {number}; its log: {point.log}")
-            run_stages(point, *point.turns, parent=None, timeout_s=timeout_s)
+            # It is measured here, on the same prompts as every other.
+            turns = [own for own in point.turns if not own.startswith(f"{LAST}=")]
+            run_stages(point, *turns, parent=None, timeout_s=timeout_s)
             for path in sorted((point.folder / ARCHIVE).glob("*.parquet")):
                 add_findings(read_rows(path), ARCHIVE / path.name)
             with draft_folder_of(folder) as draft:

@@ -86,13 +86,18 @@ class LanguageModel:
         machine: Machine | None = None,
         dtype: Dtype = "float32",
         device_map: str | None = None,
+        is_apart: bool = False,
     ) -> Self:
         """The model and tokenizer in a Hugging Face folder, from safetensors, in fp32 by default.
+
+        ``is_apart``: see ``load_pretrained``.
 
         Raises:
             ConfigurationError: The folder does not hold a causal LM that transformers can load.
         """
-        model, tokenizer = load_pretrained(folder, dtype=dtype, device_map=device_map)
+        model, tokenizer = load_pretrained(
+            folder, dtype=dtype, device_map=device_map, is_apart=is_apart
+        )
         model.requires_grad_(not is_frozen)
         placed = model.to(device) if device_map is None else model
         return cls(placed, tokenizer, separator=separator, machine=machine)

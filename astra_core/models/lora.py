@@ -1,6 +1,8 @@
 """Low-rank adapters through peft: added, and merged into plain weights for the export."""
 
+import os
 import re
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +13,10 @@ from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import shortened
 from astra_core.errors.packages import require_package
 from astra_core.seeding import derive_seed, torch_seeded
+
+ADAPTERS = "adapter"
+"""The folder, inside a model's own, with the adapters that its weights were merged from."""
+_WEIGHTS = "adapter_model.safetensors"
 
 
 def add_adapters(model: Any, config: LoraConfiguration, *, seed: int) -> None:
@@ -46,12 +52,46 @@ def add_adapters(model: Any, config: LoraConfiguration, *, seed: int) -> None:
     model.eval()
 
 
+def save_adapters(model: Any, folder: Path, *, base: Path, digest: str) -> None:
+    """Writes the adapters in peft's form, and to which model they were added.
+
+    Args:
+        model: Has adapters.
+        folder: Of the merged model.
+        base: The folder of the model without them, noted as it is seen from here.
+        digest: Of its weights.
+    """
+    from peft import get_peft_model_state_dict
+    from safetensors.torch import save_file
+
+    place, config = folder / ADAPTERS, model.peft_config["default"]
+    config.base_model_name_or_path = os.path.relpath(base.resolve(), place.resolve())
+    config.revision, config.inference_mode = digest, True
+    # A set, whose order differs between processes.
+    config.target_modules = sorted(config.target_modules)
+    config.save_pretrained(str(place))
+    # By itself peft would look the base up, at the hub where it is not there.
+    own = get_peft_model_state_dict(model, save_embedding_layers=False)
+    save_file(own, place / _WEIGHTS)
+
+
+def read_adapters(model: Any, folder: Path) -> None:
+    """Gives the model the adapters that were saved, as its own where it has none."""
+    from peft import LoraConfig, inject_adapter_in_model, set_peft_model_state_dict
+    from safetensors.torch import load_file
+
+    place = folder / ADAPTERS
+    if not hasattr(model, "peft_config"):
+        inject_adapter_in_model(LoraConfig.from_pretrained(str(place)), model)
+    set_peft_model_state_dict(model, load_file(place / _WEIGHTS))
+
+
 def share_frozen(model: Any, origin: Any) -> None:
     """Keeps each frozen weight that equals the origin's frozen one in memory once.
 
     The adapters, and whatever differs, stay the model's own.
     """
-    theirs = dict(origin.named_parameters())
+    theirs = {name.replace(".base_layer.", "."): own for name, own in origin.named_parameters()}
     for name, own in model.named_parameters():
         other = theirs.get(name.replace(".base_layer.", "."))
         if other is None or own.requires_grad or other.requires_grad:

@@ -113,6 +113,10 @@ class CausalLM(Target):
         """The ids that it reads to answer the last message, the oldest cut off to fit."""
         return self.format.rendering(conversation, self._limit(generation))
 
+    def spoken(self, text: str, generation: GenerationConfiguration) -> tuple[int, ...]:
+        """The ids by which it would say a text; one that is cut at its limit has no end."""
+        return self.format.written(text)[: generation.max_new_tokens]
+
     def respond(
         self,
         conversations: Sequence[Conversation],
@@ -209,4 +213,5 @@ def _load(surroundings: Surroundings, options: CausalLM.Options) -> LanguageMode
         machine=surroundings.machine,
         dtype=options.dtype,
         device_map=options.device_map,
+        is_apart=True,
     )

@@ -30,31 +30,43 @@ _LOSS = {"sigmoid": 1.0, "sft": 0.2}
 
 def train_target(number: int, pairs: list[Pair], place: HardeningPlace) -> Path:
     """The folder of the target that learned from these pairs, beginning with the one before."""
+    from astra_core.models.lora import save_adapters
+    from astra_core.models.pretrained import weights_digest
     from astra_core.training.driving import drive
 
     folder, checkpoints = place.target(number), place.file(f"checkpoints_{number}")
     if not folder.is_dir():
-        trainer = _trainer(place.target(number - 1), pairs, checkpoints, params=place.params)
+        trainer = _trainer(number, pairs, checkpoints, place=place)
         trainer.resume()
         with progress("hardening", total=trainer.config.training_steps) as advance:
             drive(trainer, lambda _: advance())
         with draft_folder_of(folder) as draft:
-            trainer.sampler.system.attacker.save(draft)
+            own = trainer.sampler.system.attacker
+            own.save(draft)
+            if trainer.config.lora is not None:
+                base = place.target(0)
+                save_adapters(own.model, draft, base=base, digest=weights_digest(base))
     shutil.rmtree(checkpoints, ignore_errors=True)
     return folder
 
 
-def _trainer(before: Path, pairs: list[Pair], checkpoints: Path, *, params: Params) -> "Trainer":
+def _trainer(
+    number: int, pairs: list[Pair], checkpoints: Path, *, place: HardeningPlace
+) -> "Trainer":
+    from astra_core.models.lora import read_adapters
     from astra_core.registry import build
     from astra_core.training.checkpoint import CheckpointStore
     from astra_core.training.trainer import Trainer
     from astra_parts.assembly import ModelFolders, load_system
     from tasks.serving.fine_tuning.rollouts import GivenSampler
 
+    params, before = place.params, place.target(number - 1)
     config, seed = _training(params), params.training_seed
+    # The adapters of all rounds are added to the first target's weights.
+    beginning = before if config.lora is None else place.target(0)
     system = load_system(
         _as_attacker(params.system),
-        ModelFolders(before, before, before),
+        ModelFolders(beginning, before, before),
         machine=params.machine,
         is_trained=True,
         seed=seed,
@@ -66,15 +78,23 @@ def _trainer(before: Path, pairs: list[Pair], checkpoints: Path, *, params: Para
         num_passes=config.training_steps * config.batch_size,
     )
     algorithm = build("algorithm", config.algorithm, system=system)
-    return Trainer(config, sampler, algorithm, store=CheckpointStore(checkpoints, keep=2))
+    trainer = Trainer(config, sampler, algorithm, store=CheckpointStore(checkpoints, keep=2))
+    if beginning != before:
+        read_adapters(system.attacker.model, before)
+    return trainer
 
 
 def _training(params: Params) -> TrainingConfiguration:
     from tasks.serving.fine_tuning.training import on_examples
 
-    own = params.hardening
+    own, alike = params.hardening, params.training
     return on_examples(
-        TrainingConfiguration(lora=own.lora),
+        # What a pass takes is the machine's affair, as in the attacker's training.
+        TrainingConfiguration(
+            lora=own.lora,
+            precision=alike.precision,
+            gradient_checkpointing=alike.gradient_checkpointing,
+        ),
         algorithm=AlgorithmChoice(name="dpo", options={"loss": _LOSS}),
         steps=own.training_steps,
         batch_size=params.training.batch_size,
@@ -100,7 +120,8 @@ def _as_attacker(system: SystemConfiguration) -> SystemConfiguration:
 def _read(system: "System", pair: Pair) -> "Turns":
     """What the target reads, as in a rollout, and both answers as it would say them."""
     target = cast("CausalLM", system.target)
-    answers = [target.format.written(text) for text in (pair.answer, pair.worse)]
-    context = target.heard(pair.conversation, system.config.response).token_ids
+    own = system.config.response
+    answers = [target.spoken(text, own) for text in (pair.answer, pair.worse)]
+    context = target.heard(pair.conversation, own).token_ids
     room = system.attacker.max_positions - max(map(len, answers))
     return context[-max(room, 1) :], answers

@@ -113,7 +113,7 @@ def _nats(system: "System", held: list[AnsweredRequest]) -> list[float]:
         prompt, text = own.question
         talk = Conversation(prompt).said(Message("user", text))
         contexts.append(target.heard(talk, system.config.response).token_ids)
-        answers.append(target.format.written(own.reply))
+        answers.append(target.spoken(own.reply, system.config.response))
     found = target.language_model.continuation_logprobs(contexts, answers)
     return [-fmean(own) for own in found]
 

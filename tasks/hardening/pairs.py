@@ -271,12 +271,13 @@ def _safe_replies(
     safest: list[str | None] = []
     for answer, judged in zip(found.answers, found.judgements, strict=True):
         replies = () if isinstance(answer, Failure) else answer.replies
+        # Of equally safe ones, one that was not cut at its limit.
         scored = [
-            (own.score, reply.text)
+            (own.score, reply.finish_reason == "length", reply.text)
             for own, reply in zip(judged, replies, strict=True)
             if own.score is not None and own.score < threshold and reply.text.strip()
         ]
-        safest.append(min(scored, key=lambda pair: pair[0])[1] if scored else None)
+        safest.append(min(scored, key=lambda own: own[:2])[2] if scored else None)
     return safest
 
 

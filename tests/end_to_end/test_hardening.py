@@ -18,7 +18,7 @@ SMALL = (
     *("hardening.training_steps=4", "hardening.num_findings=16", "training.training_steps=2"),
     *("training.early_stopping.patience=null", "evaluation.strategy_calls=0"),
     *("evaluation.bandit_calls=0", "hardening.max_over_refusal=1.0"),
-    "hardening.max_success=0.0",
+    *("hardening.max_success=0.0", "hardening.lora={rank: 4}"),
 )
 PATIENCE_S = 900.0
 

@@ -43,6 +43,16 @@ def test_an_answer_is_what_the_model_says_after_what_was_said():
         assert expected == pytest.approx(answer.probe_logprobs, abs=1e-4)
 
 
+def test_a_written_reply_ends_unless_it_is_cut_at_the_limit():
+    model = tiny_language_model()
+    target = CausalLM.of(model, CONFIG)
+    ids = model.encode("you are bad why so")
+
+    assert model.closed(ids) == target.spoken("you are bad why so", SHORT)
+    cut = GenerationConfiguration(max_new_tokens=len(ids))
+    assert ids == target.spoken("you are bad why so", cut)
+
+
 def test_text_alone_is_encoded_and_says_the_same():
     model = tiny_language_model(3)
     target = CausalLM.of(model, CONFIG)

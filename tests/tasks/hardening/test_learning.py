@@ -4,8 +4,12 @@ from pathlib import Path
 import pytest
 from hardening_world import QUICK, make_hardening_world
 
+from astra_core.config import LoraConfiguration, TrainingConfiguration
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.pretrained import weights_digest
+from astra_core.system import System
+from astra_core.training.learner import make_trainable
+from astra_parts.testing import tiny_language_model
 from tasks.hardening.learning import train_target
 from tasks.hardening.pairs import Pair
 from tasks.hardening.places import HardeningPlace
@@ -25,7 +29,10 @@ def changed(place, folder, **changes):
 
 def preference(folder):
     """How much likelier the better answer is, in nats."""
-    model = LanguageModel.load(folder, separator=None)
+    return preference_of(LanguageModel.load(folder))
+
+
+def preference_of(model):
     context = tuple(
         token
         for text in ("so they said", "you are bad")
@@ -36,6 +43,14 @@ def preference(folder):
     return sum(better) - sum(worse)
 
 
+def weights_in(model):
+    """Where the weights of a model are, and where its adapters'."""
+    found = set(), set()
+    for name, weight in model.named_parameters():
+        found["lora_" in name].add(weight.data_ptr())
+    return found
+
+
 def test_the_better_answer_becomes_likelier_where_the_target_reads_it(place):
     own = changed(place, "here", lr=1e-2)
     folder = train_target(1, PAIRS, own)
@@ -44,14 +59,40 @@ def test_the_better_answer_becomes_likelier_where_the_target_reads_it(place):
     assert [] == [path.name for path in Path("here").iterdir() if path.name != "target_1"]
 
 
-def test_an_adapter_is_added_to_the_weights(place):
-    lora = {"rank": 2, "alpha": 4}
-    hardening = type(QUICK.hardening).read({"training_steps": 1, "lora": lora}, where="hardening")
-    own = HardeningPlace(Path("there"), QUICK.model_copy(update={"hardening": hardening}))
-    folder = train_target(1, PAIRS, own)
+@pytest.fixture
+def adapted(place):
+    return changed(place, "there", lr=1e-2, lora=LoraConfiguration(rank=2))
 
-    assert weights_digest(place.target(0)) != weights_digest(folder)
-    assert not (folder / "adapter_config.json").exists()
+
+def test_adapters_are_merged_and_kept_beside(adapted):
+    folder = train_target(1, PAIRS, adapted)
+    whole, apart = (LanguageModel.load(folder, is_apart=own) for own in (False, True))
+
+    assert preference(folder) > preference(adapted.target(0)) + 0.1
+    assert not hasattr(whole.model, "peft_config")
+    assert preference_of(whole) == pytest.approx(preference_of(apart), abs=1e-4)
+
+
+@pytest.mark.real
+def test_attacker_reference_and_target_are_on_one_base(adapted):
+    folders = {name: adapted.target(0) for name in ("attacker", "reference")}
+    target = [train_target(number, PAIRS, adapted) for number in (1, 2)][-1]
+    system = System.load(QUICK.system, target=target, is_trained=True, **folders)
+    make_trainable(system, TrainingConfiguration(lora=LoraConfiguration(rank=3)), seed=0)
+    models = (system.attacker, system.reference, system.target.language_model)
+    bases, adapters = zip(*(weights_in(own.model) for own in models), strict=True)
+
+    assert bases[0] == bases[1] == bases[2]
+    assert not any(bases[0] & own for own in adapters)
+    assert [True, False, True] == [bool(own) for own in adapters]
+
+
+def test_a_base_that_changed_is_not_taken(adapted):
+    folder = train_target(1, PAIRS, adapted)
+    before = preference(folder)
+    tiny_language_model(seed=5).save(adapted.target(0))
+
+    assert before == preference_of(LanguageModel.load(folder, is_apart=True))
 
 
 def test_a_target_that_is_there_is_not_trained_again(place):
