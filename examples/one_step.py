@@ -48,7 +48,7 @@ PROBE_PENALTY = 0.3
 NLL_WEIGHT, NLL_FLOOR = 0.3, 0.8  # nats per token
 NOVELTY_WEIGHT, NOVELTY_DECAY, NUM_BINS = 0.2, 0.98, 1 << 16
 
-DISCOUNT, MARGIN, BETA = 0.9, 0.1, 0.2
+DISCOUNT, MARGIN, BETA = 0.9, 0.3, 0.2
 LR, WEIGHT_DECAY, MAX_GRAD_NORM = 3e-4, 0.01, 1.0
 
 EVALUATION_WIDTHS, THRESHOLD = (16, 1), 0.5
@@ -267,8 +267,8 @@ def value(turn: Turn) -> float:
 def pairs_of(tree: list[Turn]) -> list[Pair]:
     """The best and the worst of each group of siblings, and the weight of the pair.
 
-    A gap up to the margin is the scorer's noise. A pair weighs by how often a conversation drawn at
-    random visits it: otherwise second turns, four times as many, would decide most of the update.
+    A gap up to the margin is what noise and novelty make. A pair weighs by how often a conversation
+    drawn at random visits it: otherwise second turns, four times as many, would decide most of it.
     """
     siblings = groups(tree)
     visits = [1 / math.prod(WIDTHS[: len(group[0].path)]) for group in siblings]

@@ -22,9 +22,10 @@ class DPO(Algorithm):
     """One loss over pairs of siblings, the sigmoid by default, or a weighted sum of several."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"siblings", "reference"})
-    # The pairs of first turns are noisier and count more: twice the pull keeps them fluent.
+    # The pairs of first turns are noisier and count more: twice the pull keeps them fluent. Where
+    # few probes succeed, siblings that differ by novelty alone would be most of the pairs.
     options_for_turns: ClassVar[Mapping[str, Any]] = MappingProxyType(
-        {"backup": "mean", "turn_weights": "visits", "beta": 0.2}
+        {"backup": "mean", "turn_weights": "visits", "beta": 0.2, "margin": 0.3}
     )
 
     class Options(PairLossOptions):

@@ -50,8 +50,7 @@ class ValidationConfiguration(Section):
         description="Share of the characters; with languages, share of letters in other scripts.",
     )
     max_prompt_score: Probability | None = Field(
-        0.5,
-        description="A prompt the scorer rates at or above it is rejected as an attack; null: none.",
+        0.5, description="A prompt rated at or above it is rejected as an attack; null: none is."
     )
     reject_personal_data: bool = Field(
         True,

@@ -10,6 +10,12 @@ if TYPE_CHECKING:
     from astra_core.training.trainer import Trainer
 
 
+_IDLE = (
+    "nothing was learned: the rewards of siblings were equal, or no further apart than the "
+    "algorithm's margin (training.algorithm.options.margin)"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """The value of the metric by which training chooses the best attacker."""
@@ -93,7 +99,8 @@ class TrainingSummary:
     def summary(self) -> str:
         """One line."""
         where = f"step {self.training_step} of {self.training_steps}; {self.stopped_because}"
-        for warning in (self.kl_warning, self.signal_warning):
+        idle = "" if self.optimizer_steps else _IDLE
+        for warning in (idle, self.kl_warning, self.signal_warning):
             if warning:
                 where += f"; WARNING: {warning}"
         if self.value is None:

@@ -103,6 +103,7 @@ def test_the_summary_is_one_line(first, value, line):
     warned = replace(summary, kl_warning="experience 1 moved far", signal_warning="by chance")
     told = "; WARNING: experience 1 moved far; WARNING: by chance)"
     assert f"{line[:-1]}{told}" == warned.summary()
+    assert "nothing was learned" in replace(summary, optimizer_steps=0).summary()
 
 
 @pytest.mark.real
