@@ -88,7 +88,7 @@ def _training(params: Params) -> TrainingConfiguration:
     from tasks.serving.fine_tuning.training import on_examples
 
     own, alike = params.hardening, params.training
-    return on_examples(
+    found = on_examples(
         # What a pass takes is the machine's affair, as in the attacker's training.
         TrainingConfiguration(
             lora=own.lora,
@@ -97,9 +97,13 @@ def _training(params: Params) -> TrainingConfiguration:
         ),
         algorithm=AlgorithmChoice(name="dpo", options={"loss": _LOSS}),
         steps=own.training_steps,
-        batch_size=params.training.batch_size,
+        batch_size=alike.batch_size,
         lr=own.lr,
     )
+    # A pair has a context of its own where an attacker's rows share one: in half passes it takes
+    # no more memory than those.
+    half = -(-alike.batch_size // 2)
+    return found.model_copy(update={"batch_size": half, "gradient_accumulation_steps": 2})
 
 
 def _as_attacker(system: SystemConfiguration) -> SystemConfiguration:
