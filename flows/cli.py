@@ -120,7 +120,7 @@ def main() -> None:
     """Runs the command line and ends the process with its status."""
     from tasks.machine.garbage import collect_rarely
     from tasks.machine.memory import too_little_memory
-    from tasks.pipeline.failures import Stopped, exit_status, stop_on_terminate
+    from tasks.pipeline.failures import Stopped, exit_status, leave, stop_on_terminate
 
     open_streams()
     collect_rarely()
@@ -135,7 +135,7 @@ def main() -> None:
         status = exit_status(error)
     if status in STOPPED:
         complain("stopped; the same command resumes from here")
-    sys.exit(status)
+    leave(status)
 
 
 def run_command(arguments: Sequence[str]) -> int:

@@ -1,6 +1,5 @@
 """``python -m tasks.hardening.step STEP ROUND FOLDER``: one step of a hardening, in a process."""
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -73,4 +72,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    failures.leave(main())

@@ -4,12 +4,14 @@ import errno
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import gettempdir
 from types import FrameType
+from typing import NoReturn
 
 from astra_core.errors import (
     AstraError,
@@ -183,9 +185,14 @@ def stop_on_terminate() -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signal's signature
-    # A second one, while the process ends, would be a traceback of whatever it interrupts.
-    signal.signal(number, signal.SIG_IGN)
     raise Stopped(number)
+
+
+def leave(status: int) -> NoReturn:
+    """Ends the process; the next signal would be a traceback of whatever runs at exit."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    sys.exit(status)
 
 
 def _number(error: BaseException) -> int:

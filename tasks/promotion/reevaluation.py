@@ -6,7 +6,6 @@ pass the same validation. Prompts that a registered version or the last run was 
 on are left out.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -272,4 +271,4 @@ def _record(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    failures.leave(main())

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 _IDLE = (
-    "nothing was learned: the rewards of siblings were equal, or no further apart than the "
-    "algorithm's margin (training.algorithm.options.margin)"
+    "nothing was learned: the rewards of siblings were equal or, where the algorithm has one, no "
+    "further apart than its margin (training.algorithm.options)"
 )
 
 
@@ -83,6 +83,7 @@ class TrainingSummary:
         kept: Whether the exported attacker is the best of those evaluated, or the last.
         kl_warning: About experiences that moved too far; empty where none did.
         signal_warning: About siblings that differ by chance alone; empty where they do not.
+        idle_warning: About a training without an update; empty where there was one.
     """
 
     training_steps: int
@@ -95,12 +96,12 @@ class TrainingSummary:
     stopped_because: str
     kl_warning: str = ""
     signal_warning: str = ""
+    idle_warning: str = ""
 
     def summary(self) -> str:
         """One line."""
         where = f"step {self.training_step} of {self.training_steps}; {self.stopped_because}"
-        idle = "" if self.optimizer_steps else _IDLE
-        for warning in (idle, self.kl_warning, self.signal_warning):
+        for warning in (self.idle_warning, self.kl_warning, self.signal_warning):
             if warning:
                 where += f"; WARNING: {warning}"
         if self.value is None:
@@ -130,6 +131,7 @@ def summary_of(trainer: "Trainer") -> TrainingSummary:
         stopped_because=progress.stopped_because,
         kl_warning=progress.moved_too_far(trainer.config.kl.warn_per_experience_nats),
         signal_warning=faint_signal(progress.reply_signal),
+        idle_warning="" if progress.step or progress.num_nonfinite else _IDLE,
     )
 
 

@@ -103,7 +103,16 @@ def test_the_summary_is_one_line(first, value, line):
     warned = replace(summary, kl_warning="experience 1 moved far", signal_warning="by chance")
     told = "; WARNING: experience 1 moved far; WARNING: by chance)"
     assert f"{line[:-1]}{told}" == warned.summary()
-    assert "nothing was learned" in replace(summary, optimizer_steps=0).summary()
+
+
+def test_a_training_without_an_update_says_so():
+    idle = trainer_of(configured(), is_evaluated=False)
+    told = summary_of(idle)
+    idle.progress.num_nonfinite = 1
+
+    assert f"WARNING: {told.idle_warning}" in told.summary()
+    assert "its margin (training.algorithm.options)" in told.idle_warning
+    assert not summary_of(idle).idle_warning  # skipped updates have a message of their own
 
 
 @pytest.mark.real
