@@ -4,8 +4,12 @@ import pytest
 from hardening_world import make_hardening_world
 from memory_store import emptied, enter_memory_project
 
+from astra_core.config import LoraConfiguration
 from astra_core.metrics.statistics import Interval
 from astra_core.models.folders import attacker_digest
+from astra_core.models.language_model import LanguageModel
+from astra_core.models.lora import add_adapters, save_adapters
+from astra_core.models.pretrained import weights_digest
 from astra_parts.testing import tiny_language_model
 from tasks.hardening.registration import register_target
 from tasks.records.hardening import Hardening, HardeningRound
@@ -25,7 +29,10 @@ def place(memory_folder, monkeypatch):
 
 
 def hardened(place, number):
-    tiny_language_model(seed=number).save(place.target(number))
+    model, base = tiny_language_model(seed=number, is_trained=True), place.target(0)
+    add_adapters(model.model, LoraConfiguration(rank=2), seed=0)
+    model.save(place.target(number))
+    save_adapters(model.model, place.target(number), base=base, digest=weights_digest(base))
     rounds = [
         HardeningRound(own, f"digest {own}", 5, 5, 3, SPAN, SPAN, SPAN) for own in range(number + 1)
     ]
@@ -46,3 +53,6 @@ def test_each_target_is_one_version_with_its_figures_and_weights(place):
     assert 0.3 == client.get_run(version.run_id).data.metrics["hardening/perplexity_ratio_high"]
     with checkpoint_folder(client, version) as folder:
         assert attacker_digest(place.target(1)) == attacker_digest(Path(folder))
+        # Away from its base it is the merged model.
+        loaded = LanguageModel.load(folder, is_apart=True)
+    assert not [name for name, _ in loaded.model.named_parameters() if "lora_" in name]
