@@ -120,6 +120,9 @@ def _baselines(material: Material) -> Table:
     if material.baselines is not None:
         rows += _at_equal_cost(material.baselines)
         notes += [f"at equal cost: {own}" for own in material.baselines.notes()]
+        for row in material.baselines.rows:
+            if row.judged < row.replies:
+                notes.append(f"{row.name}: {row.judged:,} of {row.replies:,} replies judged")
     head = ("Attacker", "Success", "Gain over it", "Different hits per 1,000 replies")
     told = [f"{note[0].upper()}{note[1:]}." for note in notes if note]
     return Table("Baselines", (*head, "Replies before"), tuple(rows), " ".join([_NOTE, *told]))

@@ -94,7 +94,8 @@ def test_baselines_at_equal_cost_stand_in_the_same_table_but_those_that_are_ther
 
     assert (*before.rows, ("Goat, at equal cost", TOLD, GAIN, "7", "0")) == found.rows
     assert ". At equal cost: 4 replies of the target on each of 3 prompts" in found.note
-    assert found.note.endswith(". At equal cost: without pair: no model.")
+    assert ". At equal cost: without pair: no model." in found.note
+    assert found.note.endswith(". Goat: 11 of 12 replies judged.")
 
 
 def test_refusals_are_told_by_type_where_there_are_several():
