@@ -17,6 +17,8 @@ from astra_core.seeding import derive_seed, torch_seeded
 ADAPTERS = "adapter"
 """The folder, inside a model's own, with the adapters that its weights were merged from."""
 _WEIGHTS = "adapter_model.safetensors"
+_PREFIX = "base_model.model."
+"""Of every name in a file of peft, whose model holds the base one so."""
 
 
 def add_adapters(model: Any, config: LoraConfiguration, *, seed: int) -> None:
@@ -72,7 +74,7 @@ def save_adapters(model: Any, folder: Path, *, base: Path, digest: str) -> None:
     config.save_pretrained(str(place))
     # By itself peft would look the base up, at the hub where it is not there.
     own = get_peft_model_state_dict(model, save_embedding_layers=False)
-    save_file(own, place / _WEIGHTS)
+    save_file({f"{_PREFIX}{name}": tensor for name, tensor in own.items()}, place / _WEIGHTS)
 
 
 def read_adapters(model: Any, folder: Path) -> None:
@@ -83,7 +85,8 @@ def read_adapters(model: Any, folder: Path) -> None:
     place = folder / ADAPTERS
     if not hasattr(model, "peft_config"):
         inject_adapter_in_model(LoraConfig.from_pretrained(str(place)), model)
-    set_peft_model_state_dict(model, load_file(place / _WEIGHTS))
+    stored = load_file(place / _WEIGHTS).items()
+    set_peft_model_state_dict(model, {name.removeprefix(_PREFIX): own for name, own in stored})
 
 
 def share_frozen(model: Any, origin: Any) -> None:

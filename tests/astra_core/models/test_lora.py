@@ -6,7 +6,15 @@ from tiny_training import configured, trainer_of, weights_of
 from astra_core.config import LoraConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.models.language_model import LanguageModel
-from astra_core.models.lora import add_adapters, merged_state, share_frozen
+from astra_core.models.lora import (
+    ADAPTERS,
+    add_adapters,
+    merged_state,
+    read_adapters,
+    save_adapters,
+    share_frozen,
+)
+from astra_core.models.pretrained import weights_digest
 from astra_parts.testing import tiny_language_model
 
 CONTEXTS = [(4, 5, 0), (2, 3, 4, 0)]
@@ -67,6 +75,28 @@ def test_the_export_is_a_plain_model_that_says_the_same(kind, tmp_path):
     assert logprobs(tiny_language_model(kind=kind)) != pytest.approx(logprobs(plain), abs=1e-2)
     for name, parameter in model.model.named_parameters():
         assert torch.equal(kept[name], parameter)
+
+
+def saved(folder, kind="llama", base="base"):
+    """A model with adapters, and its folder, where these are kept beside the merged weights."""
+    model, origin = stir(adapted(kind)), folder / base
+    tiny_language_model(kind=kind).save(origin)
+    model.save(folder / "merged")
+    save_adapters(model.model, folder / "merged", base=origin, digest=weights_digest(origin))
+    return model, folder / "merged"
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+@each_row("kind", ["llama", "gpt2"])
+def test_peft_and_we_read_adapters_as_they_were(kind, tmp_path):
+    from peft import PeftModel
+
+    model, folder = saved(tmp_path, kind)
+    theirs, ours = tiny_language_model(kind=kind), tiny_language_model(kind=kind)
+    theirs.model = PeftModel.from_pretrained(theirs.model, str(folder / ADAPTERS)).base_model.model
+    read_adapters(ours.model, folder)
+
+    assert logprobs(model) == logprobs(ours) == logprobs(theirs)
 
 
 def test_frozen_weights_that_are_equal_are_in_memory_once():
