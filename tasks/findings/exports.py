@@ -11,7 +11,7 @@ from typing import Any, get_args
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
 from astra_core.files import write_text
-from astra_core.paths import kind_of
+from astra_core.paths import is_file, kind_of
 from tasks.findings.archive import ARCHIVE
 from tasks.findings.builds import junit, sarif
 from tasks.findings.listing import Detail, detail_of
@@ -49,6 +49,10 @@ A row is a conversation (`messages`) at whose last turn the target failed, with 
 of all replies there, digests of attacker and target, and `tags` of catalogues of risks. `outcome`
 is `hit`, or `miss` or `no answer` where the attack was said again. `metadata` is JSON.
 """
+_CARD_HEAD = _CARD.partition("\n\n")[0].encode()
+_CLONE = {".git", ".gitattributes"}
+"""What a clone of a new data set on the Hub has."""
+_FILES = {".jsonl", ".json", ".csv", ".xml", ".sarif"}
 _ELSEWHERE = {"probes", "replies", "others", "metadata"}
 """What a row of a dataset has in another form."""
 
@@ -80,7 +84,7 @@ class ExportFormat:
 
 
 def check_export(name: str, path: Path | None, detail: str) -> tuple[Path, Detail]:
-    """The file to write and the level of detail, both usable; no file is the format's own.
+    """The file or folder to write and the level of detail, both usable; none is the format's own.
 
     Raises:
         ConfigurationError: One is not, or there is no such format.
@@ -96,21 +100,29 @@ def check_export(name: str, path: Path | None, detail: str) -> tuple[Path, Detai
     path = Path("reports", own.file_name) if path is None else path
     places = own.places(path)
     if own.is_folder:
-        _check_folder(path, places)
+        _check_folder(path)
     for place in places if own.is_folder else (path, *places):
         _check_place(place)
     return path, level
 
 
-def _check_folder(path: Path, places: Sequence[Path]) -> None:
-    """Refuses a folder of something else, whose README.md would be lost."""
-    own = {place.relative_to(path).parts[0] for place in places}
-    others = {each.name for each in path.iterdir()} - own if path.is_dir() else set()
-    if others:
-        msg = (
-            f"--to must be a new folder or one to replace, got {excerpt(str(path))} with "
-            f"{excerpt(min(others))} in it; name another"
-        )
+def _check_folder(path: Path) -> None:
+    """Refuses what is no folder, and one of something else, which would be lost or mixed up."""
+    kind, card, data = kind_of(path), path / _CARD_FILE, (path / _ROWS_FILE).parent
+    got = ""
+    if kind == "a folder":
+        is_ours = is_file(card) and card.read_bytes().startswith(_CARD_HEAD)
+        own = {card, data, path / _ROWS_FILE} if is_ours else set()
+        others = {*path.iterdir(), *(data.iterdir() if is_ours and data.is_dir() else ())} - own
+        names = {str(each.relative_to(path)) for each in others} - _CLONE
+        got = f"with {excerpt(min(names))} in it" if names else ""
+    elif kind != "nothing there":
+        got = f"({kind})"
+    elif path.suffix in _FILES:
+        got = "(a name of a file)"
+    if got:
+        shown = excerpt(str(path))
+        msg = f"--to must be a new folder or one to replace, got {shown} {got}; name another"
         raise ConfigurationError(msg)
 
 

@@ -49,7 +49,8 @@ def test_a_format_has_a_file_of_its_own_where_none_is_named(tmp_path, monkeypatc
         ("junit", "", "full", r"--to must be a new file .* got '\.' \(a folder\)"),
         ("refusals", "x", "masked", "refusals must have --detail full, .* got masked"),
         ("dataset", ".", "masked", r"must be a new folder .* got '\.' with 'a' in it"),
-        ("dataset", "pipe", "masked", r"got 'pipe/README\.md' \("),
+        ("dataset", "pipe", "masked", r"got 'pipe' \(a pipe\)"),
+        ("dataset", "d.jsonl", "masked", r"new folder .* got 'd\.jsonl' \(a name of a file\)"),
         ("garak", "g", "full", r"got 'g\.hitlog\.jsonl' \(a folder\)"),
         ("garak", "/proc/x", "full", r"got '/proc/x' \(one in /proc: "),
         ("junit", "pipe", "full", r"got 'pipe' \(a pipe\)"),
@@ -108,6 +109,34 @@ def test_a_dataset_has_as_much_text_as_its_detail(tmp_path, detail, said):
     assert ["insults", "hit", "miss"] == [row["category"], row["outcome"], miss["outcome"]]
     assert card.read_text().startswith("---\n")
     assert (path, detail) == check_export("dataset", path, detail)  # to be replaced
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        ({"README.md": "---\npretty_name: Mine\n"}, "'README.md'"),
+        ({"README.md": "mine", "data/train.jsonl": "{}"}, "'README.md'"),
+        ({"data/findings.jsonl": "{}"}, "'data'"),
+        ({"README.md": None, "data/train.jsonl": "{}"}, "'data/train.jsonl'"),
+        ({"README.md": None, "notes": "mine"}, "'notes'"),
+    ],
+)
+def test_a_dataset_of_somebody_else_is_not_replaced(tmp_path, others, told):
+    card, _ = export("dataset", ONE, tmp_path / "ours")
+    for name, text in others.items():
+        path = tmp_path / "theirs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(card.read_text() if text is None else text)
+    with pytest.raises(ConfigurationError, match=f"got .* with {told} in it"):
+        check_export("dataset", tmp_path / "theirs", "masked")
+
+
+def test_a_dataset_goes_to_a_clone_from_the_hub_and_there_again(tmp_path):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".gitattributes").touch()
+    for _ in range(2):
+        path, _ = check_export("dataset", tmp_path, "masked")
+        export("dataset", ONE, path)
 
 
 @pytest.mark.real
