@@ -57,7 +57,9 @@ def findings(
     export: Annotated[
         str | None, typer.Option(metavar="FORMAT", help="Write those chosen for another tool.")
     ] = None,
-    to: Annotated[Path | None, typer.Option(metavar="PATH", help="The file to write.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="The file, or dataset's folder, to write.")
+    ] = None,
     detail: Annotated[
         str, typer.Option(help="Of the text in it: figures, masked, probes or full.")
     ] = "masked",
@@ -153,7 +155,7 @@ def _export_to(
     from tasks.findings.exports import check_export
 
     if not as_suite and to is None:
-        msg = "--export must have a file to write, got none; add --to PATH"
+        msg = "--export must have a path to write to, got none; add --to PATH"
         raise ConfigurationError(msg)
     name = export or "junit"
     return name, *check_export(name, to, detail)

@@ -170,7 +170,7 @@ def test_no_answer_has_a_status_and_too_few_calls_a_line_of_their_own(project, c
         (["label", "a"], "must have an ID and a label, got 1 words"),
         (["a", "b"], "must have one ID, got 2 words; label comes first"),
         (["--as-suite", "--min-score", "1"], "the options must choose findings, got none"),
-        (["--export", "sarif"], "--export must have a file to write, got none"),
+        (["--export", "sarif"], "--export must have a path to write to, got none"),
         (["--export", "harmbench", "--to", "x"], "harmbench must have --detail probes or full"),
         (["--as-suite", "--export", "pdf", "--set", "x=1"], "--export must be one of garak"),
         (["--as-suite", "--to", ""], "--to must be a new file or one to replace, got '.'"),
