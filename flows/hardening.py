@@ -187,7 +187,7 @@ def _train_fresh(number: int, place: HardeningPlace) -> None:
             with draft_folder_of(folder) as draft:
                 shutil.copytree(point.folder / "models" / "attacker", draft, dirs_exist_ok=True)
         # A kill may have come just before.
-        shutil.rmtree(point.folder, ignore_errors=True)
+        point.remove_workspace()
 
 
 def _fresh_point(number: int, place: HardeningPlace) -> Point:

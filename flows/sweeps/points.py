@@ -17,7 +17,7 @@ from flows.sweeps.space import Setting
 from tasks.params.plugins import is_source
 from tasks.params.schema import Params
 from tasks.pipeline.order import outside_inputs, stages
-from tasks.pipeline.workspace import fill_workspace
+from tasks.pipeline.workspace import LOCAL, fill_workspace
 
 SWEEPS = Path("sweeps")
 POINTS = SWEEPS / "points"
@@ -66,10 +66,15 @@ class Point:
     def make_workspace(self) -> None:
         """Creates its workspace, unless a killed try left a complete one."""
         # Written last.
-        if (self.folder / ".dvc" / "config.local").is_file():
+        if (self.folder / LOCAL).is_file():
             return
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.remove_workspace()
         fill_workspace(self.folder, self.text, self.params)
+
+    def remove_workspace(self) -> None:
+        """Removes its workspace; one that a kill leaves half removed is no complete one."""
+        (self.folder / LOCAL).unlink(missing_ok=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def make_points(settings: Sequence[Setting], seeds: Sequence[int]) -> list[Point]:

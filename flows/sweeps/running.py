@@ -1,6 +1,5 @@
 """Runs one point to its end in its own process, and keeps its figures."""
 
-import shutil
 import subprocess
 import time
 from dataclasses import dataclass
@@ -61,13 +60,13 @@ def run_point(point: Point, *, parent: str | None, timeout_s: float | None) -> P
     """The point's result, after it has run or from its earlier run; a killed one is resumed."""
     with alone_with(point.folder):
         found = kept_result(point)
-        if found is not None:
-            return found
-        started = time.monotonic()
-        run_stages(point, *point.turns, parent=parent, timeout_s=timeout_s)
-        found = _read(point, parent, seconds=round(time.monotonic() - started, 1))
-        write_record(found, point.result)
-        shutil.rmtree(point.folder, ignore_errors=True)
+        if found is None:
+            started = time.monotonic()
+            run_stages(point, *point.turns, parent=parent, timeout_s=timeout_s)
+            found = _read(point, parent, seconds=round(time.monotonic() - started, 1))
+            write_record(found, point.result)
+        # A kill may have come just before.
+        point.remove_workspace()
     return found
 
 
@@ -79,7 +78,7 @@ def register_point(point: Point, *, timeout_s: float | None) -> RegistrationRece
     with alone_with(point.folder):
         run_stages(point, *point.turns, "registration", parent=None, timeout_s=timeout_s)
         receipt = read_record(point.folder / RECEIPT, RegistrationReceipt)
-        shutil.rmtree(point.folder, ignore_errors=True)
+        point.remove_workspace()
     return receipt
 
 

@@ -79,6 +79,24 @@ def test_a_workspace_is_whole_or_made_again(project):
     assert "1e-4" not in (project / "params.yaml").read_text().split("  lr: ")[1]
 
 
+def test_a_workspace_whose_removal_was_killed_is_made_again(project, monkeypatch):
+    (point,) = make_points([("training.lr=1e-4",)], (3,))
+    point.make_workspace()
+
+    def killed(*_, **__):
+        (point.folder / "dvc.yaml").unlink()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        point.remove_workspace()
+    monkeypatch.undo()
+    monkeypatch.chdir(project)
+    point.make_workspace()
+
+    assert (point.folder / "dvc.yaml").is_file()
+
+
 def test_seeds_that_change_nothing_are_one_line(project):
     change_params(["training_seed=5"])
 

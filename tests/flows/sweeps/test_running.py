@@ -33,6 +33,8 @@ def test_a_point_that_fails_tells_why_and_keeps_no_result(point):
 
 def test_a_finished_point_is_not_run_again(point):
     write_record(result(("training.lr=1e-4",), 0, key=point.key), point.result)
+    # A kill between the result and the removal leaves it.
+    point.folder.mkdir()
 
     assert 0.5 == run_point(point, parent=None, timeout_s=None).success.value
     assert not point.folder.exists()
