@@ -82,7 +82,9 @@ class System:
             LanguageModel.load, separator=config.separator, device=device, machine=machine
         )
         own = load(attacker, is_frozen=not is_trained)
-        surroundings = Surroundings(config, target, device=device, machine=machine)
+        surroundings = Surroundings(
+            config, target, device=device, machine=machine, beside=(reference, attacker)
+        )
         victim: Target = build("target", config.target, surroundings=surroundings)
         # A list that the attacker continues ends with a line, which no reply of a target does.
         shared = None if config.attacker.template else _as_reference(victim, reference)

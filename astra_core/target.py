@@ -128,6 +128,7 @@ class Surroundings:
     Attributes:
         folder: The Hugging Face folder of ``models.target``; None if it has no weights.
         machine: The properties of the machine; None for this one.
+        beside: Folders of the models that are in memory beside it.
     """
 
     config: SystemConfiguration
@@ -135,6 +136,7 @@ class Surroundings:
     device: "torch.device | str" = "cpu"
     machine: "Machine | None" = None
     language_model: "LanguageModel | None" = None
+    beside: tuple[Path, ...] = ()
 
 
 class Target(Plugin):

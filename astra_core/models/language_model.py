@@ -24,7 +24,7 @@ from astra_core.files import record_digest
 from astra_core.models.control_tokens import as_text, control_ids, encoded, unsaid_ids
 from astra_core.models.decoder import Decoder
 from astra_core.models.generation_file import consistent_generation
-from astra_core.models.lora import merged_state
+from astra_core.models.lora import base_among, merged_state, read_adapters
 from astra_core.models.marked_template import turn_end
 from astra_core.models.pretrained import Dtype, load_pretrained
 from astra_core.models.rows import batches_within, row_batches
@@ -86,18 +86,20 @@ class LanguageModel:
         machine: Machine | None = None,
         dtype: Dtype = "float32",
         device_map: str | None = None,
-        is_apart: bool = False,
+        beside: Iterable[Path] = (),
     ) -> Self:
         """The model and tokenizer in a Hugging Face folder, from safetensors, in fp32 by default.
 
-        ``is_apart``: see ``load_pretrained``.
+        ``beside``: Models in memory. If the folder's adapters were added to one of them, they stay
+        apart, so that ``share_frozen`` can keep the weights below once.
 
         Raises:
             ConfigurationError: The folder does not hold a causal LM that transformers can load.
         """
-        model, tokenizer = load_pretrained(
-            folder, dtype=dtype, device_map=device_map, is_apart=is_apart
-        )
+        base = base_among(beside, Path(folder))
+        model, tokenizer = load_pretrained(folder, dtype=dtype, device_map=device_map, weights=base)
+        if base is not None:
+            read_adapters(model, Path(folder))
         model.requires_grad_(not is_frozen)
         placed = model.to(device) if device_map is None else model
         return cls(placed, tokenizer, separator=separator, machine=machine)

@@ -1,7 +1,7 @@
 """Low-rank adapters through peft: added, and merged into plain weights for the export."""
 
-import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,16 @@ from astra_core.config import LoraConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import shortened
 from astra_core.errors.packages import require_package
+from astra_core.files import write_json, write_text
+from astra_core.models.pretrained import weights_digest
 from astra_core.seeding import derive_seed, torch_seeded
 
 ADAPTERS = "adapter"
 """The folder, inside a model's own, with the adapters that its weights were merged from."""
 _WEIGHTS = "adapter_model.safetensors"
+_CONFIG = "adapter_config.json"
+_BASE = "base_weights.txt"
+"""Our own file there, with the digest of the weights that they were added to."""
 _PREFIX = "base_model.model."
 """Of every name in a file of peft, whose model holds the base one so."""
 
@@ -54,27 +59,49 @@ def add_adapters(model: Any, config: LoraConfiguration, *, seed: int) -> None:
     model.eval()
 
 
-def save_adapters(model: Any, folder: Path, *, base: Path, digest: str) -> None:
+def save_adapters(model: Any, folder: Path, *, base: str) -> None:
     """Writes the adapters in peft's form, and to which model they were added.
 
     Args:
         model: Has adapters.
         folder: Of the merged model.
-        base: The folder of the model without them, noted as it is seen from here.
-        digest: Of its weights.
+        base: The digest of the weights without them.
     """
     from peft import get_peft_model_state_dict
+    from peft.tuners.lora import LoraLayer
     from safetensors.torch import save_file
 
-    place, config = folder / ADAPTERS, model.peft_config["default"]
-    config.base_model_name_or_path = os.path.relpath(base.resolve(), place.resolve())
-    config.revision, config.inference_mode = digest, True
-    # A set, whose order differs between processes.
-    config.target_modules = sorted(config.target_modules)
-    config.save_pretrained(str(place))
+    place, own = folder / ADAPTERS, model.peft_config["default"]
+    layers = (name for name, module in model.named_modules() if isinstance(module, LoraLayer))
+    # These bytes are in the model's digest, so what peft writes itself, which is its version, all
+    # options and the place of the base, would name equal models differently.
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": None,
+        "r": own.r,
+        "lora_alpha": own.lora_alpha,
+        "fan_in_fan_out": own.fan_in_fan_out,
+        "target_modules": sorted(layers),
+        "inference_mode": True,
+    }
+    write_json(config, place / _CONFIG)
+    write_text(base, place / _BASE)
     # By itself peft would look the base up, at the hub where it is not there.
-    own = get_peft_model_state_dict(model, save_embedding_layers=False)
-    save_file({f"{_PREFIX}{name}": tensor for name, tensor in own.items()}, place / _WEIGHTS)
+    found = get_peft_model_state_dict(model, save_embedding_layers=False)
+    save_file({f"{_PREFIX}{name}": tensor for name, tensor in found.items()}, place / _WEIGHTS)
+
+
+def base_among(models: Iterable[Path], folder: Path) -> Path | None:
+    """Which of these folders has the weights that the folder's adapters were added to.
+
+    None if none has, or the adapters are not ours: a folder of that name may be another's.
+    """
+    place = folder / ADAPTERS
+    if not all((place / name).is_file() for name in (_BASE, _CONFIG, _WEIGHTS)):
+        return None
+    told = (place / _BASE).read_text(encoding="utf-8", errors="replace")
+    return next((own for own in models if weights_digest(own) == told), None)
 
 
 def read_adapters(model: Any, folder: Path) -> None:

@@ -8,9 +8,8 @@ import torch
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import shortened
-from astra_core.files import folder_digest, read_json
+from astra_core.files import folder_digest
 from astra_core.models.folders import require_folder
-from astra_core.models.lora import ADAPTERS, read_adapters
 from astra_core.training.distribution.launch import local_rank, local_world_size
 
 # Above this many parameters a matrix product is long enough to pay for a second thread.
@@ -25,13 +24,13 @@ def load_pretrained(
     *,
     dtype: Dtype = "float32",
     device_map: str | None = None,
-    is_apart: bool = False,
+    weights: Path | None = None,
 ) -> tuple[Any, Any]:
     """The model and the tokenizer of a Hugging Face folder; never asks the network.
 
     Args:
         device_map: How accelerate spreads them over devices; None leaves them on the CPU.
-        is_apart: Whether saved adapters stay beside their base, which others may have in memory.
+        weights: Another folder, whose weights and configuration are taken instead.
 
     Raises ConfigurationError if the folder does not hold a causal LM that transformers can load.
     """
@@ -42,9 +41,8 @@ def load_pretrained(
     # transformers would otherwise ask whether to run code in the folder, and wait for an answer.
     local = {"local_files_only": True, "trust_remote_code": False}
     try:
-        base = _base_of(Path(folder)) if is_apart else None
         model, loading = AutoModelForCausalLM.from_pretrained(
-            str(base or folder),
+            str(weights or folder),
             dtype=getattr(torch, dtype),
             use_safetensors=True,
             ignore_mismatched_sizes=True,
@@ -52,8 +50,6 @@ def load_pretrained(
             **local,
             **spread,
         )
-        if base is not None:
-            read_adapters(model, Path(folder))
     except Exception as error:  # a damaged folder may raise anything
         msg = (
             f"{folder} must be a Hugging Face causal LM with safetensors, "
@@ -81,15 +77,6 @@ def load_pretrained(
         msg = f"{folder} must hold every weight, got no {missing[0]} of {len(missing)}; check it"
         raise ConfigurationError(msg)
     return model, tokenizer
-
-
-def _base_of(folder: Path) -> Path | None:
-    """The model to which the folder's adapters were added, if its weights are still there."""
-    if not (folder / ADAPTERS).is_dir():
-        return None
-    told = read_json(folder / ADAPTERS / "adapter_config.json")
-    base = folder / ADAPTERS / told["base_model_name_or_path"]
-    return base if base.is_dir() and weights_digest(base) == told["revision"] else None
 
 
 def _reason(error: Exception) -> str:

@@ -105,9 +105,9 @@ class CausalLM(Target):
 
     def holds(self, folder: Path) -> bool:
         """True if its model is the one in this folder, with weights of that type on one device."""
-        if self.options.dtype != "float32" or self.options.device_map is not None:
+        if not self._weights or not _is_plain(self.options):
             return False
-        return bool(self._weights) and self._weights == weights_digest(folder)
+        return self._weights == weights_digest(folder)
 
     def heard(self, conversation: Conversation, generation: GenerationConfiguration) -> Rendering:
         """The ids that it reads to answer the last message, the oldest cut off to fit."""
@@ -199,6 +199,11 @@ def _format_of(model: LanguageModel, options: CausalLM.Options) -> ChatFormat:
     return SeparatorFormat(model)
 
 
+def _is_plain(options: CausalLM.Options) -> bool:
+    """Whether its weights are of the type and on the device of the attacker's."""
+    return options.dtype == "float32" and options.device_map is None
+
+
 def _load(surroundings: Surroundings, options: CausalLM.Options) -> LanguageModel:
     if surroundings.folder is None:
         msg = (
@@ -213,5 +218,6 @@ def _load(surroundings: Surroundings, options: CausalLM.Options) -> LanguageMode
         machine=surroundings.machine,
         dtype=options.dtype,
         device_map=options.device_map,
-        is_apart=True,
+        # Half weights, or weights on several devices, are nobody else's.
+        beside=surroundings.beside if _is_plain(options) else (),
     )

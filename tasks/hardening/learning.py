@@ -44,8 +44,7 @@ def train_target(number: int, pairs: list[Pair], place: HardeningPlace) -> Path:
             own = trainer.sampler.system.attacker
             own.save(draft)
             if trainer.config.lora is not None:
-                base = place.target(0)
-                save_adapters(own.model, draft, base=base, digest=weights_digest(base))
+                save_adapters(own.model, draft, base=weights_digest(place.target(0)))
     shutil.rmtree(checkpoints, ignore_errors=True)
     return folder
 

@@ -9,6 +9,7 @@ from astra_core.models.language_model import LanguageModel
 from astra_core.models.lora import (
     ADAPTERS,
     add_adapters,
+    base_among,
     merged_state,
     read_adapters,
     save_adapters,
@@ -82,8 +83,39 @@ def saved(folder, kind="llama", base="base"):
     model, origin = stir(adapted(kind)), folder / base
     tiny_language_model(kind=kind).save(origin)
     model.save(folder / "merged")
-    save_adapters(model.model, folder / "merged", base=origin, digest=weights_digest(origin))
+    save_adapters(model.model, folder / "merged", base=weights_digest(origin))
     return model, folder / "merged"
+
+
+def test_a_digest_does_not_depend_on_where_the_base_is(tmp_path):
+    near, far = (saved(tmp_path, base=base)[1] for base in ("base", "at/some/other/place"))
+
+    assert weights_digest(near) == weights_digest(far)
+
+
+def test_adapters_stay_apart_beside_their_own_base_alone(tmp_path):
+    model, folder = saved(tmp_path)
+    tiny_language_model(9).save(tmp_path / "other")
+    (tmp_path / "base").rename(tmp_path / "moved")
+    moved, other = tmp_path / "moved", tmp_path / "other"
+
+    assert base_among([other, moved], folder) == moved
+    assert base_among([other], folder) is None
+    apart = LanguageModel.load(folder, beside=[other, moved])
+    assert logprobs(model) == logprobs(apart)
+    assert not hasattr(LanguageModel.load(folder, beside=[other]).model, "peft_config")
+
+
+@each_row("config", [None, '{"peft_type": "LORA"}', '{"base_model_name_or_path": "a/b"}'])
+def test_another_folder_named_adapter_is_left_alone(config, tmp_path):
+    tiny_language_model().save(tmp_path)
+    (tmp_path / ADAPTERS).mkdir(exist_ok=True)
+    if config is not None:
+        (tmp_path / ADAPTERS / "adapter_config.json").write_text(config)
+
+    assert logprobs(LanguageModel.load(tmp_path, beside=[tmp_path])) == logprobs(
+        tiny_language_model()
+    )
 
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")

@@ -66,10 +66,11 @@ def adapted(place):
 
 def test_adapters_are_merged_and_kept_beside(adapted):
     folder = train_target(1, PAIRS, adapted)
-    whole, apart = (LanguageModel.load(folder, is_apart=own) for own in (False, True))
+    base = adapted.target(0)
+    whole, apart = (LanguageModel.load(folder, beside=own) for own in ([], [base]))
 
     assert preference(folder) > preference(adapted.target(0)) + 0.1
-    assert not hasattr(whole.model, "peft_config")
+    assert [False, True] == [hasattr(own.model, "peft_config") for own in (whole, apart)]
     assert preference_of(whole) == pytest.approx(preference_of(apart), abs=1e-4)
 
 
@@ -87,12 +88,20 @@ def test_attacker_reference_and_target_are_on_one_base(adapted):
     assert [True, False, True] == [bool(own) for own in adapters]
 
 
+def test_a_target_is_merged_where_nothing_in_memory_is_its_base(adapted, tmp_path):
+    target, other = train_target(1, PAIRS, adapted), tmp_path / "other"
+    tiny_language_model(seed=5).save(other)
+    system = System.load(QUICK.system, attacker=other, target=target, reference=other)
+
+    assert not hasattr(system.target.language_model.model, "peft_config")
+
+
 def test_a_base_that_changed_is_not_taken(adapted):
     folder = train_target(1, PAIRS, adapted)
     before = preference(folder)
     tiny_language_model(seed=5).save(adapted.target(0))
 
-    assert before == preference_of(LanguageModel.load(folder, is_apart=True))
+    assert before == preference_of(LanguageModel.load(folder, beside=[adapted.target(0)]))
 
 
 def test_a_target_that_is_there_is_not_trained_again(place):
