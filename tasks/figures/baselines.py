@@ -161,6 +161,7 @@ class Baselines:
 
     def _speaker(self, system: "System") -> "Target | str":
         """The chat model of the prompted attackers, or why there is none."""
+        from astra_core.models.lora import share_frozen
         from astra_core.models.pretrained import device_for
         from astra_core.target import Surroundings
         from astra_parts.attackers.prompted import chat_model
@@ -174,9 +175,12 @@ class Baselines:
             return chat_model(self.speaker, surroundings)
         own = read_model_paths(self.examiner.base)["attacker"]
         try:
-            return chat_model(own, surroundings)
+            found = chat_model(own, surroundings)
         except ConfigurationError:
             return "the untrained attacker has no chat template to be told by, see --speaker"
+        for speaker in found.language_models:
+            share_frozen(speaker.model, system.reference.model)
+        return found
 
     def _kept(self, system: "System", parts: list[Any], measure: Measure) -> Reached:
         """What was kept of an earlier command, or else what is measured now."""

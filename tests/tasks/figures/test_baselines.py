@@ -120,6 +120,17 @@ def test_a_model_without_a_chat_template_is_told_once_and_a_chat_model_speaks(ex
     assert {"crescendo", "pair", "goat"} == {row.name for row in told.rows if row.model_calls}
 
 
+def test_the_model_that_plays_them_is_in_memory_once(examiner):
+    chat_model().save("models/base/tiny")
+    system, _ = examiner.load_attacker(None)
+    own = Baselines(examiner, PROMPTS, ATTACKER, None)._speaker(system)
+    models = (system.reference, own.language_model)
+    places = [{weight.data_ptr() for weight in each.model.parameters()} for each in models]
+
+    assert own.language_model is not system.reference
+    assert places[0] == places[1]
+
+
 def test_of_one_reply_there_is_no_best_and_failures_leave_an_attacker_out(examiner):
     short = examiner.params.evaluation.model_copy(update={"depth": 1})
     own = replace(examiner, params=replace(examiner.params, evaluation=short))
