@@ -157,7 +157,9 @@ class System:
         settings = self.config.model_dump(mode="json", exclude={*left_out, "probe_scorer"})
         versions = dict.fromkeys((version_of(self.scorer), version_of(self.probe_scorer)))
         code = filter(None, [spelling_digest(self.config.spelling)])
-        return record_digest([self.target_digest, *versions, settings, *code])
+        # As merged ones they are the same target, but for rounding, which may decide a draw.
+        apart = ["apart"] if any(own.is_apart for own in self.target.language_models) else []
+        return record_digest([self.target_digest, *versions, settings, *code, *apart])
 
     def training_digest(self) -> str:
         """Also covers agents and their formats; a run is resumed only under the same digest."""

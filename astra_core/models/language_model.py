@@ -46,6 +46,7 @@ class LanguageModel:
     Attributes:
         plan: How the model is run.
         elsewhere: Samples and scores in place of the local weights; None uses these.
+        is_apart: Whether it was loaded as adapters beside their base, which round otherwise.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class LanguageModel:
         ends = {tokenizer.eos_token_id, turn_end(tokenizer), *alone}
         self.end_ids = tuple(sorted(ends - {None}))
         self.elsewhere: Elsewhere | None = None
+        self.is_apart = False
         self._store: PrefixStore | None = None
         self._talker: Any = self.model
         self._steppers: dict[int, Stepper] = {}
@@ -102,7 +104,9 @@ class LanguageModel:
             read_adapters(model, Path(folder))
         model.requires_grad_(not is_frozen)
         placed = model.to(device) if device_map is None else model
-        return cls(placed, tokenizer, separator=separator, machine=machine)
+        found = cls(placed, tokenizer, separator=separator, machine=machine)
+        found.is_apart = base is not None
+        return found
 
     @property
     def end_ids(self) -> tuple[int, ...]:

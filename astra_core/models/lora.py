@@ -105,15 +105,28 @@ def base_among(models: Iterable[Path], folder: Path) -> Path | None:
 
 
 def read_adapters(model: Any, folder: Path) -> None:
-    """Gives the model the adapters that were saved, as its own where it has none."""
+    """Gives the model the adapters that were saved, as its own where it has none.
+
+    Raises ConfigurationError if they cannot be read.
+    """
     from peft import LoraConfig, inject_adapter_in_model, set_peft_model_state_dict
     from safetensors.torch import load_file
 
     place = folder / ADAPTERS
-    if not hasattr(model, "peft_config"):
-        inject_adapter_in_model(LoraConfig.from_pretrained(str(place)), model)
-    stored = load_file(place / _WEIGHTS).items()
-    set_peft_model_state_dict(model, {name.removeprefix(_PREFIX): own for name, own in stored})
+    try:
+        if not hasattr(model, "peft_config"):
+            # They are drawn first: whoever draws next must not notice.
+            with torch_seeded(0):
+                inject_adapter_in_model(LoraConfig.from_pretrained(str(place)), model)
+        stored = load_file(place / _WEIGHTS).items()
+        set_peft_model_state_dict(model, {name.removeprefix(_PREFIX): own for name, own in stored})
+    except Exception as error:  # a damaged file may raise anything
+        reason = shortened(f"{type(error).__name__}: {error}", limit=140)
+        msg = (
+            f"{place} must hold adapters as they were saved, got {reason}; without it the merged "
+            "weights are read"
+        )
+        raise ConfigurationError(msg) from error
 
 
 def share_frozen(model: Any, origin: Any) -> None:

@@ -106,6 +106,25 @@ def test_adapters_stay_apart_beside_their_own_base_alone(tmp_path):
     assert not hasattr(LanguageModel.load(folder, beside=[other]).model, "peft_config")
 
 
+def test_who_draws_after_adapters_are_read_does_not_notice(tmp_path):
+    _, folder = saved(tmp_path)
+    drawn = []
+    for beside in ([], [tmp_path / "base"]):
+        torch.manual_seed(0)
+        LanguageModel.load(folder, beside=beside)
+        drawn.append(torch.rand(1))
+
+    assert drawn[0] == drawn[1]
+
+
+def test_damaged_adapters_are_told_in_a_line(tmp_path):
+    _, folder = saved(tmp_path)
+    (folder / ADAPTERS / "adapter_model.safetensors").write_bytes(b"")
+
+    with pytest.raises(ConfigurationError, match=r"adapter must hold adapters as they were saved"):
+        LanguageModel.load(folder, beside=[tmp_path / "base"])
+
+
 @each_row("config", [None, '{"peft_type": "LORA"}', '{"base_model_name_or_path": "a/b"}'])
 def test_another_folder_named_adapter_is_left_alone(config, tmp_path):
     tiny_language_model().save(tmp_path)

@@ -96,6 +96,18 @@ def test_a_target_is_merged_where_nothing_in_memory_is_its_base(adapted, tmp_pat
     assert not hasattr(system.target.language_model.model, "peft_config")
 
 
+def test_figures_of_a_target_apart_and_merged_have_other_keys(adapted, tmp_path):
+    target, other = train_target(1, PAIRS, adapted), tmp_path / "other"
+    tiny_language_model(seed=5).save(other)
+    apart, merged = (
+        System.load(QUICK.system, attacker=other, target=target, reference=reference)
+        for reference in (adapted.target(0), other)
+    )
+
+    assert apart.target_digest == merged.target_digest
+    assert apart.digest() != merged.digest()
+
+
 def test_a_base_that_changed_is_not_taken(adapted):
     folder = train_target(1, PAIRS, adapted)
     before = preference(folder)
