@@ -3,7 +3,7 @@
 import io
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,11 +66,14 @@ def quiet_run(meanwhile: Callable[[], None] | None = None) -> Iterator[None]:
         server = own_server(os.environ["PREFECT_API_URL"])
         if server is not None:
             watch(server)
+    import httpx
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
     from flows.orchestration.lost_runs import close_lost_runs
 
-    close_lost_runs(of_workers=False)
+    # Tidying up: a server that is busy, or forbids it, can still take this run.
+    with suppress(httpx.HTTPError):
+        close_lost_runs(of_workers=False)
 
     # Heartbeats let a server notice a lost worker; here they add a second to the end of each run.
     with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):

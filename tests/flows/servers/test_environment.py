@@ -1,5 +1,9 @@
+import json
 import os
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import prefect
 import pytest
 
 from flows.servers.environment import quiet_run, set_flow_environment
@@ -39,6 +43,36 @@ def test_a_run_uses_the_server_that_is_named_and_sends_no_heartbeats(prefect_ser
     with quiet_run():
         assert PREFECT_FLOWS_HEARTBEAT_FREQUENCY.value() is None
         assert "CRITICAL" == os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"]
+
+
+class Forbidding(BaseHTTPRequestHandler):
+    """A server that is alive but lists no runs."""
+
+    def do_GET(self):
+        self.answer(404 if "csrf" in self.path else 200, prefect.__version__)
+
+    def do_POST(self):
+        self.answer(403, "no")
+
+    def answer(self, status, told):
+        body = json.dumps(told).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_a_server_that_lists_no_lost_runs_takes_a_run():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Forbidding) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{server.server_port}/api"
+        begun = False
+        with quiet_run():
+            begun = True
+        server.shutdown()
+
+    assert begun
 
 
 def test_a_named_server_that_does_not_answer_is_reported_before_anything_runs():
