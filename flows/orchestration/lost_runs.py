@@ -11,6 +11,7 @@ from typing import Any
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
 from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.client.schemas.sorting import FlowRunSort
 from prefect.states import Crashed
 
 from tasks.tracking.store import project_root
@@ -19,6 +20,8 @@ from tasks.tracking.store import project_root
 CLOCK_S = 2.0
 # A worker starts the process of a pending run within this time.
 START_S = 120.0
+# Most runs that a server tells at once.
+PAGE = 200
 UNDER_WAY = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 
 
@@ -45,7 +48,11 @@ def close_lost_runs(client: SyncPrefectClient | None = None, *, of_workers: bool
     """
     states = FlowRunFilterState(type=FlowRunFilterStateType(any_=UNDER_WAY))
     with client or _client() as server:
-        found = server.read_flow_runs(flow_run_filter=FlowRunFilter(state=states))
+        chosen, found = FlowRunFilter(state=states), list[FlowRun]()
+        while page := server.read_flow_runs(
+            flow_run_filter=chosen, sort=FlowRunSort.ID_DESC, limit=PAGE, offset=len(found)
+        ):
+            found += page
         ours = [run for run in found if (of_workers if run.deployment_id else _is_from_here(run))]
         lost = [run for run in ours if not has_process(run)]
         for run in lost:

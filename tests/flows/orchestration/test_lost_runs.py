@@ -18,7 +18,8 @@ pytestmark = pytest.mark.real
 ROOT = Path(__file__).parents[3]
 
 
-def test_runs_without_a_process_are_crashed_and_others_are_left(prefect_server):
+def test_runs_without_a_process_are_crashed_and_others_are_left(prefect_server, monkeypatch):
+    monkeypatch.setattr("flows.orchestration.lost_runs.PAGE", 1)
     from prefect import flow
     from prefect.client.orchestration import get_client
 
