@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import DataError
@@ -32,6 +32,7 @@ from tasks.sources.requests import read_requests
 
 if TYPE_CHECKING:
     from astra_core.system import System
+    from astra_core.targets.causal_lm import CausalLM
 
 REFUSALS = (
     REFUSAL,
@@ -143,7 +144,8 @@ def first_findings(params: Params) -> str:
 def _make_pairs(number: int, place: HardeningPlace) -> list[Pair]:
     params, system = place.params, place.system(number - 1)
     own, most = params.hardening, params.hardening.num_findings
-    new = _pairs_of(_learnable(system.target_digest, most, is_first=number == 1), system, params)
+    found = _learnable(system.target_digest, most, is_first=number == 1)
+    new = _learned(_pairs_of(found, system, params), system)
     if not new:
         return []
     # What was learned once is repeated, or the next round would forget it.
@@ -151,8 +153,19 @@ def _make_pairs(number: int, place: HardeningPlace) -> list[Pair]:
     new += [each for each in before if each.source != BENIGN][: most - len(new)]
     share = own.benign_share / (1.0 - own.benign_share)
     requests = [each for each in answered_requests(place) if not each.is_held]
-    mixed = cycle(_benign(each, seed=params.training_seed) for each in requests if each.reply)
-    return new + list(islice(mixed, round(share * len(new))))
+    benign = [_benign(each, seed=params.training_seed) for each in requests if each.reply]
+    return new + list(islice(cycle(_learned(benign, system)), round(share * len(new))))
+
+
+def _learned(pairs: Sequence[Pair], system: "System") -> list[Pair]:
+    """The pairs whose answers still differ where both are cut at the limit of a reply.
+
+    Of equal ones there is nothing to prefer, and the harmful beginning would be imitated.
+    """
+    target, limit = cast("CausalLM", system.target), system.config.response
+    return [
+        own for own in pairs if target.spoken(own.answer, limit) != target.spoken(own.worse, limit)
+    ]
 
 
 def _learnable(target: str, most: int, *, is_first: bool) -> list[ArchivedFinding]:

@@ -38,7 +38,7 @@ def make_hardening_world(
     return HardeningPlace.of(QUICK, code="", findings="", is_fresh=True)
 
 
-def find(target: Path, *probes: str, **changes: str) -> None:
+def find(target: Path, *probes: str, **changes: object) -> None:
     """Puts findings against the model of a folder into the archive, one for each probe."""
     digest = weights_digest(target)
     found = [
@@ -46,8 +46,7 @@ def find(target: Path, *probes: str, **changes: str) -> None:
             probe,
             finding_id=record_digest([digest, probe])[:16],
             target=digest,
-            replies=(f"bad {number}",),
-            **{"prompt_id": "of training", **changes},
+            **{"prompt_id": "of training", "replies": (f"bad {number}",), **changes},
         )
         for number, probe in enumerate(probes)
     ]

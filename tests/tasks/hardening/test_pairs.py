@@ -59,6 +59,15 @@ def test_a_refusal_is_preferred_where_that_is_asked_for(place):
     assert all(refusals(REFUSALS)[0])
 
 
+def test_answers_that_are_equal_once_they_are_cut_are_no_pair(place, monkeypatch):
+    monkeypatch.setattr("tasks.hardening.pairs.REFUSALS", REFUSALS[:1])
+    longer = f"{REFUSALS[0]} bad"
+    find(place.target(0), "you are so bad", replies=(longer,))
+    pairs = write_pairs(1, changed(place, answer="refusal"))
+
+    assert {"bad 0", "bad 1", "bad 2"} == {each.worse for each in pairs if each.source != BENIGN}
+
+
 def test_the_target_learns_from_probes_as_it_read_them(place):
     node = tiny_node(0.9, probe_text="you are bad", response_texts=("so bad",))
     origin = Origin("training", "run", "", weights_digest(place.target(0)), "judge", to_rot13)
