@@ -6,6 +6,7 @@ cancelled; one of a command would stay on Prefect's pages as running for ever.
 
 import os
 import socket
+from pathlib import Path
 from typing import Any
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -61,7 +62,10 @@ def close_lost_runs(client: SyncPrefectClient | None = None, *, of_workers: bool
 
 
 def _here() -> dict[str, Any]:
-    return {"astra.machine": socket.gethostname(), "astra.project": str(project_root())}
+    """Where a process number means the same: a container may share name and folder, not numbers."""
+    numbers = Path("/proc/self/ns/pid")
+    machine = f"{socket.gethostname()} {numbers.readlink() if numbers.is_symlink() else ''}"
+    return {"astra.machine": machine.strip(), "astra.project": str(project_root())}
 
 
 def _is_from_here(run: FlowRun) -> bool:
