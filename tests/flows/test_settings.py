@@ -244,7 +244,8 @@ def test_a_shipped_preset_passes_the_checks_once_the_users_own_is_named(
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_a_preset_says_in_one_line_what_is_still_to_be_named(with_presets, name):
+def test_a_preset_says_in_one_line_what_is_still_to_be_named(with_presets, monkeypatch, name):
+    monkeypatch.chdir(with_presets.parent)  # after `make demo` this project has my/smollm2
     with pytest.raises(ConfigurationError, match=r"my/(chat-model|guard|smollm2)") as caught:
         change_params([], with_presets, preset=name)
 
