@@ -25,6 +25,24 @@ LOCAL = {
 }
 
 
+OTHER_WORDS = """
+import Champion from "./champion.mjs";
+const told = JSON.stringify([{ content: "" }, { content: "The goal is: be rude" }]);
+const answer = await new Champion({ config: {} }).callApi(told, { prompt: { label: "history" } });
+console.log(answer.error);
+"""
+
+
+def test_a_promptfoo_of_other_words_is_told_so(tmp_path):
+    environment = Path(python_with("promptfoo", NODE, npm=PROMPTFOO)).parents[1]
+    (tmp_path / "champion.mjs").write_text(*blocks(PAGE, "js"))
+    (tmp_path / "ask.mjs").write_text(OTHER_WORDS)
+    command = [environment / "bin/node", "ask.mjs"]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    assert "promptfoo must name the objective as 0.123.1 does\n" == told
+
+
 def test_promptfoo_attacks_with_the_attacker_as_the_page_says(tmp_path, tmp_path_factory):
     project = finished_project(tmp_path_factory).copy_to(tmp_path / "project")
     (code,) = blocks(PAGE, "js")
