@@ -17,8 +17,10 @@ def targets_of(choice: Choice) -> dict[str, Found]:
     try:
         found = find("target", choice)
     except ConfigurationError as error:
-        # A list has no options of its own in params.yaml.
-        msg = re.sub(rf"target '{MIXTURE}' options(\.targets)?", "system.target", str(error))
+        # A list has no options of its own in params.yaml, the same written out has.
+        is_list = [*choice.options] == ["targets"]
+        place = "system.target" if is_list else r"system.target.options\1"
+        msg = re.sub(rf"target '{MIXTURE}' options(\.targets)?", place, str(error))
         raise ConfigurationError(msg) from None
     if found.name != MIXTURE:
         return {"system.target": found}

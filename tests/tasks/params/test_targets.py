@@ -35,6 +35,10 @@ def test_a_list_needs_the_weights_of_models_if_any_of_it_does():
             r"^system\.target\.1\.colour is not a known key",
         ),
         ([RULES], r"^system\.target: targets must be at least two, got 1"),
+        (
+            {"name": "mixture", "options": {"targets": [RULES, "causal_lm"], "colour": "red"}},
+            r"^system\.target\.options\.colour is not a known key",
+        ),
         ([RULES, "nowhere"], r"^system\.target\.1: unknown target 'nowhere'"),
     ],
 )
