@@ -35,6 +35,7 @@ def is_watched(stage, path):
         ("tasks/params/yaml_files.py", STAGE_NAMES),
         ("astra_core/files.py", STAGE_NAMES),
         ("tasks/sources/text_files.py", ["prompts", "evaluation"]),
+        ("astra_core/models/lora.py", ["validation", "rollouts", "training", "evaluation"]),
         ("tasks/expectations/templates/collapse.j2", ["validation", "rollouts", "evaluation"]),
         # By name, where a section that decides the result names this kind.
         ("astra_parts/judges/regex.py", ["validation", "rollouts", "training", "evaluation"]),
