@@ -6,7 +6,7 @@ goes on where it was, and one with more rounds adds those.
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -66,11 +66,14 @@ def hardening(rounds: int | None = None, *, fresh: bool = True, versions: bool =
         if rounds is not None:
             limits = limits.model_copy(update={"rounds": rounds})
         findings = first_findings(params)
-        place = _place_of(params, findings, is_fresh=fresh)
-        return _Run(place, limits, findings, is_fresh=fresh, is_registered=versions).to_the_end()
+        now = _place_of(params, findings, is_fresh=fresh)
+        place = now.begin(findings)
+        if place != now:
+            say(f"{NAME:<13}goes on in {place.folder}, with the findings that it began with")
+        return _Run(place, limits, is_fresh=fresh, is_registered=versions).to_the_end()
 
 
-def _place_of(params: Params, findings: str, *, is_fresh: bool) -> HardeningPlace:
+def _place_of(params: Params, findings: Sequence[str], *, is_fresh: bool) -> HardeningPlace:
     code = record_digest([code_digest(), outside_digests(params)])
     return HardeningPlace.of(params, code=code, findings=findings, is_fresh=is_fresh)
 
@@ -81,7 +84,6 @@ class _Run:
 
     place: HardeningPlace
     limits: HardeningConfiguration
-    findings: str
     is_fresh: bool
     is_registered: bool
     versions: dict[int, str] = field(default_factory=dict)
@@ -134,6 +136,7 @@ class _Run:
         write_record(found, HARDENING)
         write_text(page, PAGE)
         if found.ended:
+            self.place.end()
             publish_page("hardening", page, "The target after each round")
             _renew_report()
         return found
@@ -154,8 +157,8 @@ class _Run:
         )
         def run() -> Any:
             # A step reads params.yaml and models anew, and writes where these have led.
-            now = _place_of(read_params(), self.findings, is_fresh=self.is_fresh)
-            if now.key != self.place.key:
+            now = _place_of(read_params(), (), is_fresh=self.is_fresh)
+            if now.settings != self.place.settings:
                 msg = (
                     "params.yaml, models, prompts and code must stay as they are while a target "
                     "is hardened, got others; undo the change, or begin anew with 'astra harden'"

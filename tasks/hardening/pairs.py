@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import DataError
-from astra_core.files import record_digest, write_text
+from astra_core.files import read_json, record_digest, write_text
 from astra_core.models.pretrained import weights_digest
 from astra_core.rollout import Failure, Prompt
 from astra_core.seeding import derive_key, generator
@@ -23,7 +23,7 @@ from tasks.findings.archive import ArchivedFinding, read_archive
 from tasks.findings.exports import REFUSAL
 from tasks.findings.labels import newest_label, read_labels
 from tasks.findings.listing import Choosing
-from tasks.hardening.places import VALID, HardeningPlace, check_can_harden, requests_of
+from tasks.hardening.places import FINDINGS, VALID, HardeningPlace, check_can_harden, requests_of
 from tasks.params.schema import Params
 from tasks.records.models import read_model_paths
 from tasks.records.prompt_table import read_metadata, spelled_metadata
@@ -127,8 +127,8 @@ def write_pairs(number: int, place: HardeningPlace) -> list[Pair]:
     return read_pairs(path)
 
 
-def first_findings(params: Params) -> str:
-    """A digest of the findings that the first round would learn from now.
+def first_findings(params: Params) -> list[str]:
+    """The IDs of the findings that the first round would learn from now.
 
     Raises DataError if the archive is empty, ConfigurationError if the target cannot be hardened.
     """
@@ -138,13 +138,16 @@ def first_findings(params: Params) -> str:
     options = CausalLM.Options.model_validate(params.system.target.options)
     target = CausalLM.digest_of(weights_digest(read_model_paths(BASE)["target"]), options)
     found = _learnable(target, params.hardening.num_findings, is_first=True)
-    return record_digest([each.finding_id for each in found])
+    return [each.finding_id for each in found]
 
 
 def _make_pairs(number: int, place: HardeningPlace) -> list[Pair]:
     params, system = place.params, place.system(number - 1)
     own, most = params.hardening, params.hardening.num_findings
-    found = _learnable(system.target_digest, most, is_first=number == 1)
+    if number == 1 and place.file(FINDINGS).is_file():
+        found = _chosen(read_json(place.file(FINDINGS)))
+    else:
+        found = _learnable(system.target_digest, most, is_first=number == 1)
     new = _learned(_pairs_of(found, system, params), system)
     if not new:
         return []
@@ -187,6 +190,11 @@ def _learnable(target: str, most: int, *, is_first: bool) -> list[ArchivedFindin
         for each in found
         if (label := newest_label(each, labels)) is None or label.label != "false_positive"
     ][:most]
+
+
+def _chosen(ids: Sequence[str]) -> list[ArchivedFinding]:
+    """Those that name the folder, whatever was found or labelled meanwhile."""
+    return read_archive(choose=lambda rows: [each for each in rows if each.finding_id in ids])
 
 
 def _pairs_of(found: Sequence[ArchivedFinding], system: "System", params: Params) -> list[Pair]:

@@ -1,12 +1,12 @@
 """Where a hardening keeps what it makes: a folder named by everything that decides it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from astra_core.errors import ConfigurationError
-from astra_core.files import file_digest, folder_digest, record_digest
+from astra_core.files import file_digest, folder_digest, record_digest, write_json, write_text
 from astra_core.models.folders import attacker_digest
 from tasks.figures.crossing import BASE, base_with_target
 from tasks.figures.examination import EvaluationParams
@@ -22,6 +22,8 @@ VALID = Path("data/valid")
 HARDENED = Path("models/hardened")
 BENIGN = Path("params/benign.csv")
 """Harmless requests where ``evaluation.benign_prompts`` names none."""
+FINDINGS = "findings.json"
+_ENDED = "ended"
 _LIMITS = ("rounds", "max_success", "max_over_refusal", "max_perplexity_ratio")
 _OTHER = {"flow", "promotion", "registration", "tracking"}
 
@@ -34,13 +36,13 @@ class HardeningPlace:
     params: Params
 
     @classmethod
-    def of(cls, params: Params, *, code: str, findings: str, is_fresh: bool) -> Self:
+    def of(cls, params: Params, *, code: str, findings: Sequence[str], is_fresh: bool) -> Self:
         """The place that these parameters, models, prompts, requests and findings decide.
 
         Args:
             params: The sections of params.yaml.
             code: Digest of the code, and of the files that params.yaml names.
-            findings: Digest of the findings that the first round learns from.
+            findings: IDs of those that the first round learns from.
             is_fresh: Whether each target meets an attacker that was trained on it.
 
         Raises:
@@ -52,8 +54,33 @@ class HardeningPlace:
             del told["hardening"][name]
         digests = [read_manifest(BASE).digests(), attacker_digest(ATTACKER), folder_digest(VALID)]
         requests = file_digest(requests_of(params))
-        key = record_digest([told, code, digests, requests, findings, is_fresh])
-        return cls(HARDENED / key[:16], params)
+        settings = record_digest([told, code, digests, requests, is_fresh])[:12]
+        return cls(HARDENED / f"{settings}-{record_digest([*findings])[:8]}", params)
+
+    def begin(self, findings: Sequence[str]) -> Self:
+        """Where a hardening works: here, or where one was killed with all but its findings equal.
+
+        What was found or labelled since then must not make that one's work worthless.
+        """
+        place = self
+        if not self.file(FINDINGS).is_file():
+            begun = [path.parent for path in HARDENED.glob(f"{self.settings}-*/{FINDINGS}")]
+            killed = [folder for folder in begun if not (folder / _ENDED).is_file()]
+            if killed:
+                place = replace(self, folder=max(killed, key=lambda own: own.stat().st_mtime))
+            else:
+                write_json([*findings], self.file(FINDINGS))
+        place.file(_ENDED).unlink(missing_ok=True)
+        return place
+
+    def end(self) -> None:
+        """Lets the next hardening learn from what was found since."""
+        write_text("", self.file(_ENDED))
+
+    @property
+    def settings(self) -> str:
+        """The part of its name that findings do not decide."""
+        return self.key.partition("-")[0]
 
     @property
     def key(self) -> str:

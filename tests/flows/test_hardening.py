@@ -67,6 +67,22 @@ def test_a_rerun_learns_from_what_was_found_since(project):
     assert ("you are nasty",) in learned[1]
 
 
+def test_a_killed_hardening_goes_on_with_its_findings_whatever_was_found_since(project, capsys):
+    hardening(1, fresh=False, versions=False)
+    (only,) = (project / "models/hardened").iterdir()
+    # A kill during the second measurement.
+    (only / "ended").unlink()
+    (only / "round_1.json").unlink()
+    before = (only / "pairs_1.jsonl").read_bytes()
+    find(Path("models/base/tiny"), "you are nasty")
+    hardening(1, fresh=False, versions=False)
+
+    assert [only] == [*(project / "models/hardened").iterdir()]
+    assert before == (only / "pairs_1.jsonl").read_bytes()
+    assert (only / "round_1.json").is_file()
+    assert f"goes on in {only.relative_to(project)}, with the findings" in capsys.readouterr().out
+
+
 @flow(validate_parameters=False)
 def do(run, value):
     return run._do("a step", lambda: value)
@@ -74,13 +90,13 @@ def do(run, value):
 
 def test_what_decides_a_hardening_must_stay_as_it_is(project):
     params = read_params()
-    run = _Run(_place_of(params, "", is_fresh=True), params.hardening, "", True, False)
+    run = _Run(_place_of(params, (), is_fresh=True), params.hardening, True, False)
     assert 1 == do(run, 1)
     Path("own.py").write_text("def spell(text): return text\n", encoding="utf-8")
     write_params(spelling="own.py:spell")
     with pytest.raises(ConfigurationError, match="must stay as they are while a target is"):
         do(run, 2)
-    other = replace(run, place=_place_of(read_params(), "", is_fresh=True))
+    other = replace(run, place=_place_of(read_params(), (), is_fresh=True))
     assert 3 == do(other, 3)
     Path("own.py").write_text("def spell(text): return text[::-1]\n", encoding="utf-8")
     with pytest.raises(ConfigurationError, match="code must stay as they are"):
@@ -88,7 +104,7 @@ def test_what_decides_a_hardening_must_stay_as_it_is(project):
 
 
 def test_a_kill_after_a_fresh_attacker_was_kept_leaves_no_workspace(project):
-    place = _place_of(read_params(), "", is_fresh=True)
+    place = _place_of(read_params(), (), is_fresh=True)
     place.attacker(1).mkdir(parents=True)
     place.target(1).mkdir()
     workspace = _fresh_point(1, place).folder

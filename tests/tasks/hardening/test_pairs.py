@@ -130,6 +130,15 @@ def test_pairs_stay_as_they_were_when_the_archive_grows(place):
     assert before == place.file("pairs_1.jsonl").read_bytes()
 
 
+def test_the_first_round_learns_what_names_its_folder_whatever_was_labelled_since(place):
+    ids = first_findings(QUICK)
+    own = place.begin(ids)
+    write_label(ids[0], "false_positive", by="Ann")
+    find(place.target(0), "something else that is bad")
+
+    assert ids == [each.source for each in write_pairs(1, own) if each.source != BENIGN]
+
+
 def test_a_later_round_learns_what_is_new_and_repeats_what_was_learned(place):
     write_pairs(1, place)
     tiny_language_model(seed=5).save(place.target(1))

@@ -38,6 +38,21 @@ def test_whatever_decides_a_figure_is_another_hardening(place):
     assert 7 == len({place.key, *others})
 
 
+def test_findings_alone_begin_anew_only_after_one_has_ended(place):
+    def begun(*findings):
+        own = HardeningPlace.of(QUICK, code="", findings=findings, is_fresh=True)
+        return own.begin(findings)
+
+    first = begun("a")
+    assert first == begun("b") == begun("a")
+    first.end()
+    second = begun("b")
+    assert second != first == begun("a")
+    second.end()
+    other = HardeningPlace.of(hardened(lr=1.0), code="", findings=(), is_fresh=True)
+    assert other == other.begin(())
+
+
 def test_target_and_attacker_0_are_the_projects_own(place):
     base = place.base(1) if place.target(1).is_dir() else None
     tiny_language_model(seed=5).save(place.target(1))
