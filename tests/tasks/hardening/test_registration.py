@@ -32,7 +32,7 @@ def hardened(place, number):
     model, base = tiny_language_model(seed=number, is_trained=True), place.target(0)
     add_adapters(model.model, LoraConfiguration(rank=2), seed=0)
     model.save(place.target(number))
-    save_adapters(model.model, place.target(number), base=base, digest=weights_digest(base))
+    save_adapters(model.model, place.target(number), base=weights_digest(base))
     rounds = [
         HardeningRound(own, f"digest {own}", 5, 5, 3, SPAN, SPAN, SPAN) for own in range(number + 1)
     ]
@@ -53,6 +53,7 @@ def test_each_target_is_one_version_with_its_figures_and_weights(place):
     assert 0.3 == client.get_run(version.run_id).data.metrics["hardening/perplexity_ratio_high"]
     with checkpoint_folder(client, version) as folder:
         assert attacker_digest(place.target(1)) == attacker_digest(Path(folder))
-        # Away from its base it is the merged model.
-        loaded = LanguageModel.load(folder, is_apart=True)
-    assert not [name for name, _ in loaded.model.named_parameters() if "lora_" in name]
+        # Alone it is the merged model, beside its base the adapters on that.
+        alone = LanguageModel.load(folder)
+        apart = LanguageModel.load(folder, beside=[place.target(0)])
+    assert [False, True] == [alone.is_apart, apart.is_apart]
