@@ -115,7 +115,7 @@ def read_adapters(model: Any, folder: Path) -> None:
     place = folder / ADAPTERS
     try:
         if not hasattr(model, "peft_config"):
-            # They are drawn first: whoever draws next must not notice.
+            # Injecting draws first values, which must not advance the global generator.
             with torch_seeded(0):
                 inject_adapter_in_model(LoraConfig.from_pretrained(str(place)), model)
         stored = load_file(place / _WEIGHTS).items()

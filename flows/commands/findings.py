@@ -75,7 +75,7 @@ def findings(
 ) -> None:
     """List the attacks that succeeded in any run, masked; show, label, export or repeat them."""
     words, asking = words or [], (assignments or [], against)
-    doing = _doing(words, minimise=minimise, as_suite=as_suite, export=export)
+    doing = _action(words, minimise=minimise, as_suite=as_suite, export=export)
     _refuse_others(context, doing)
     choosing = (category, min_score, target, version)
     if doing == LABEL:
@@ -89,14 +89,14 @@ def findings(
         _list(_choose(*choosing), count=count, reveal=reveal, as_json=as_json, is_all=is_all)
     else:
         writing = _export_to(export, to, detail, as_suite=as_suite)
-        chosen = _some(_choose(*choosing))
+        chosen = _at_least_one(_choose(*choosing))
         if as_suite:
             _repeat(chosen, _replayer(*asking), *writing)
         else:
             _write(chosen, *writing)
 
 
-def _doing(
+def _action(
     words: Sequence[str], *, minimise: str | None, as_suite: bool, export: str | None
 ) -> str:
     """What of ``_TAKES`` is asked for."""
@@ -142,7 +142,7 @@ def _choose(
     return read_archive(choose=Choosing(category, min_score, target, _keys_of(version)).of)
 
 
-def _some(chosen: "list[ArchivedFinding]") -> "list[ArchivedFinding]":
+def _at_least_one(chosen: "list[ArchivedFinding]") -> "list[ArchivedFinding]":
     if not chosen:
         msg = "the options must choose findings, got none; 'astra findings' lists all"
         raise ConfigurationError(msg)

@@ -124,7 +124,8 @@ def worker(api_url: str, *, lasting: bool = True) -> Service:
 
     A run that an earlier worker left behind is closed first.
     """
-    environment = close_lost_runs(api_url)
+    close_lost_runs(api_url)
+    environment = _client_environment(api_url)
     return _start_other("worker", worker_command(), environment, lasting=lasting)
 
 
@@ -234,14 +235,16 @@ def forget(service: Service) -> "subprocess.Popen[bytes] | None":
     return _children.pop(service.pid, None)
 
 
-def close_lost_runs(api_url: str, *, of_workers: bool = True) -> dict[str, str]:
-    """The environment of a client of this server, in which lost runs are closed; it is ours now."""
-    environment = {"PREFECT_API_URL": api_url, **client_variables(auth_string())}
-    os.environ |= environment
+def close_lost_runs(api_url: str, *, of_workers: bool = True) -> None:
+    """Tells a server, whose client this process becomes, which runs lost their process."""
+    os.environ |= _client_environment(api_url)
     from flows.orchestration import lost_runs
 
     lost_runs.close_lost_runs(of_workers=of_workers)
-    return environment
+
+
+def _client_environment(api_url: str) -> dict[str, str]:
+    return {"PREFECT_API_URL": api_url, **client_variables(auth_string())}
 
 
 def _close_lost_runs(services: Sequence[Service]) -> None:

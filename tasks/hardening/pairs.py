@@ -148,7 +148,7 @@ def _make_pairs(number: int, place: HardeningPlace) -> list[Pair]:
         found = _chosen(read_json(place.file(FINDINGS)))
     else:
         found = _learnable(system.target_digest, most, is_first=number == 1)
-    new = _learned(_pairs_of(found, system, params), system)
+    new = _with_a_difference(_pairs_of(found, system, params), system)
     if not new:
         return []
     # What was learned once is repeated, or the next round would forget it.
@@ -157,10 +157,10 @@ def _make_pairs(number: int, place: HardeningPlace) -> list[Pair]:
     share = own.benign_share / (1.0 - own.benign_share)
     requests = [each for each in answered_requests(place) if not each.is_held]
     benign = [_benign(each, seed=params.training_seed) for each in requests if each.reply]
-    return new + list(islice(cycle(_learned(benign, system)), round(share * len(new))))
+    return new + list(islice(cycle(_with_a_difference(benign, system)), round(share * len(new))))
 
 
-def _learned(pairs: Sequence[Pair], system: "System") -> list[Pair]:
+def _with_a_difference(pairs: Sequence[Pair], system: "System") -> list[Pair]:
     """The pairs whose answers still differ where both are cut at the limit of a reply.
 
     Of equal ones there is nothing to prefer, and the harmful beginning would be imitated.

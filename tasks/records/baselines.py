@@ -35,8 +35,8 @@ class BaselineRow:
     gain: Span | None = None
     model_calls: int | None = None
 
-    def told(self) -> tuple[str, ...]:
-        """Its cells for a person."""
+    def told(self) -> tuple[str, str, str, str, str, str]:
+        """Its cells for a person, below ``HEAD``."""
         return (
             self.name,
             self.success.spelled(".1%"),

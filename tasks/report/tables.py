@@ -132,10 +132,8 @@ def _at_equal_cost(found: BaselineRecord) -> Iterator[tuple[str, str, str, str, 
     """What others that nobody trained reach with as many replies as the evaluation."""
     for row in found.rows:
         if row.name not in (TRAINED, UNTRAINED):
-            gain = "" if row.gain is None else row.gain.points()
-            hits = "" if row.unique_hits is None else f"{row.unique_hits:,.0f}"
-            name = f"{row.name[0].upper()}{row.name[1:]}, at equal cost"
-            yield name, percent(row.success), gain, hits, "0"
+            name, success, _, hits, gain, _ = row.told()
+            yield f"{name[0].upper()}{name[1:]}, at equal cost", success, gain, hits, "0"
 
 
 def _best_of(table: pd.DataFrame, role: str, *, confidence: float) -> Interval:
