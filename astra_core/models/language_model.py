@@ -27,13 +27,16 @@ from astra_core.models.generation_file import consistent_generation
 from astra_core.models.lora import base_among, merged_state, read_adapters
 from astra_core.models.marked_template import turn_end
 from astra_core.models.pretrained import Dtype, load_pretrained
-from astra_core.models.rows import batches_within, row_batches
+from astra_core.models.rows import batches_within, num_common, row_batches, stem_costs
 from astra_core.models.stepped import RowToDraw, SteppedRows
 from astra_core.models.tokenizers import meaning_of_ids, separator_ids_of
 from astra_core.models.utterances import Continuations, Elsewhere, Utterance
 
 # A conversation is rendered again for every turn, but its texts are not encoded again.
 _MOST_ENCODED = 1 << 14
+# Tokens that all contexts begin with are read first, alone, where there are so many of them and so
+# many need not be read again: a pass of its own costs as much as some hundred tokens of a batch.
+_LEAST_OPENING, _WORTH_READING = 16, 512
 
 
 class LanguageModel:
@@ -253,10 +256,12 @@ class LanguageModel:
             return self._continue_in_steps(
                 contexts, keys, generation, suffix_lengths=lengths, budget=tokens_per_batch
             )
-        costs = [
-            (len(context) + generation.max_new_tokens) * max(len(own), 1)
-            for context, own in zip(contexts, keys, strict=True)
-        ]
+        room, counts = generation.max_new_tokens, [max(len(own), 1) for own in keys]
+        if self._takes_stems and self._store is not None:
+            self._read_opening(contexts)
+            costs = stem_costs(contexts, counts, room)
+        else:
+            costs = [(len(c) + room) * n for c, n in zip(contexts, counts, strict=True)]
         found: list[Continuations | None] = [None] * len(contexts)
         for chunk in batches_within(
             costs, [len(context) for context in contexts], tokens_per_batch
@@ -338,6 +343,11 @@ class LanguageModel:
             for own, suffix in zip(keys, reading.suffix_logprobs, strict=True)
         ]
 
+    @property
+    def _takes_stems(self) -> bool:
+        plan = self.plan
+        return plan.reading == "cached" and plan.abilities.takes_stems and not plan.steps
+
     def _reading(
         self, contexts: Sequence[Sequence[int]], suffix_lengths: Sequence[int], *, room: int
     ) -> Reading:
@@ -348,7 +358,7 @@ class LanguageModel:
                 suffix_lengths,
                 store=self._store,
                 room=room,
-                takes_stems=self.plan.abilities.takes_stems and not self.plan.steps,
+                takes_stems=self._takes_stems,
             )
         way = PaddedReading if self.plan.reading == "padded" else LoneReading
         return way(self._talker, contexts, suffix_lengths)
@@ -397,6 +407,17 @@ class LanguageModel:
         if self._store is not None:
             keys: list[list[bytes]] = [[] for _ in contexts]
             self.continuations(contexts, keys, nothing, tokens_per_batch=tokens_per_batch)
+
+    def _read_opening(self, contexts: Sequence[Sequence[int]]) -> None:
+        """Reads what all contexts begin with, as an instruction, once, where that saves a pass."""
+        ordered = [tuple(context) for context in contexts]
+        opening = ordered[0][: num_common(min(ordered), max(ordered))]
+        is_worth_it = len(opening) * (len(contexts) - 1) >= _WORTH_READING
+        if self._store is None or not is_worth_it or len(opening) < _LEAST_OPENING:
+            return
+        known = [self._store.find(context, limit=len(opening)) for context in contexts]
+        if any(place is None or place[2] < len(opening) for place in known):
+            self.read([opening])
 
     def _utterance(self, token_ids: list[int], logprobs: list[float]) -> Utterance:
         return Utterance(

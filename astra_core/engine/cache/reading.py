@@ -235,13 +235,26 @@ class CachedReading(Reading):
         """See ``Reading.select``."""
         if list(rows) == list(range(len(self._ids))) and self._values.has_room(room):
             return
-        if self._values.stem is None and self._is_shared(len(set(rows)), len(rows)):
-            self._values = self._values.forked(rows, capacity=room + 1)
+        if self._is_shared(len(set(rows)), len(rows)) and self._is_mostly_own():
+            self._values = self._whole().forked(rows, capacity=room + 1)
         else:
             longest = max(self._values.lengths[row] for row in rows)
             self._values = self._values.selected(rows, capacity=longest + room + 1)
         self._ids = [list(self._ids[row]) for row in rows]
         self.logits = self.logits[torch.tensor(rows, device=self._device)]
+
+    def _is_mostly_own(self) -> bool:
+        """True if rows hold more than the stem that they share already."""
+        values = self._values
+        return values.stem is None or 2 * sum(values.lengths) > sum(values.totals)
+
+    def _whole(self) -> KeyValues:
+        """The rows with what they have in a stem, which a cache may have one of."""
+        if self._values.stem is None:
+            return self._values
+        totals = self._values.totals
+        pieces = [(self._values, row, length) for row, length in enumerate(totals)]
+        return KeyValues.gathered(pieces, capacity=max(totals))
 
     def drop(self, is_over: Sequence[bool]) -> list[int]:
         """See ``Reading.drop``; finished rows are still stored."""
