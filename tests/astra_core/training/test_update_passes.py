@@ -122,11 +122,13 @@ def test_recomputed_activations_give_the_same_update_of_packed_trees():
     torch.testing.assert_close(flat(expected), flat(found), rtol=1e-5, atol=1e-7)
 
 
-@each_row("precision", ["fp32", "bf16"])
-def test_the_plan_of_an_update_follows_the_configuration(precision):
+@each_row(("precision", "compiled"), [("fp32", True), ("bf16", False)])
+def test_the_plan_of_an_update_follows_the_configuration(precision, compiled):
     attacker = tiny_system().attacker
-    config = TrainingConfiguration(precision=precision, gradient_checkpointing=True)
+    config = TrainingConfiguration(
+        precision=precision, gradient_checkpointing=True, compile=compiled
+    )
     plan, found = attacker.plan, learning_plan(attacker, config)
 
-    assert (precision, True) == (found.learns_in, found.recomputes)
+    assert (precision, True, compiled) == (found.learns_in, found.recomputes, found.compiles_passes)
     assert plan == found.learning(precision="fp32", recomputes=False)
