@@ -191,15 +191,6 @@ class Target(Plugin):
         Raises TargetError if no call can be made at all, so all of these turns have failed.
         """
 
-    def read(  # most targets do not need it
-        self,
-        conversations: Sequence[Conversation],
-        generation: GenerationConfiguration,
-        *,
-        tokens_per_batch: int = 16384,
-    ) -> None:
-        """Prepares for probes after these conversations, if that helps; gives no reply."""
-
     def drawn(self, prompts: Sequence[Prompt], *, seed: int, iteration: int) -> tuple[Prompt, ...]:
         """The prompts of a training's iteration, each led against one of several targets.
 

@@ -36,10 +36,6 @@ class AttackerTemplate(TemplateFormat):
         self.instruction = config.instruction or DEFAULT_INSTRUCTION
         self.is_told_anew = "conversation" in slots_of(self.instruction)
 
-    def prefix(self, conversation: Conversation) -> Ids:
-        """The ids that it reads before its next message, however long that is."""
-        return self._ids(conversation, next(self._versions(conversation)))[0]
-
     def _system_prompt(self, conversation: Conversation) -> str | None:
         # Never what the target alone knows; the instruction has slots of its own.
         del conversation

@@ -48,10 +48,6 @@ class ChatFormat(ABC):
         """The ids that the model reads before the next message, at most ``limit`` of them."""
 
     @abstractmethod
-    def prefix(self, conversation: Conversation) -> Ids:
-        """The ids that it will have read when the next message begins, whichever side speaks."""
-
-    @abstractmethod
     def written(self, text: str) -> Ids:
         """The ids that the model would have sampled for a written text."""
 
@@ -81,11 +77,6 @@ class SeparatorFormat(ChatFormat):
         last, num_added = said[-1]
         start = max(len(ids) - len(last), len(opening), 1)
         return Rendering(ids, cut, (start, max(len(ids) - num_added, start)))
-
-    def prefix(self, conversation: Conversation) -> Ids:
-        """The ids of the whole conversation so far."""
-        said = tuple(token for own, _ in self._closed_utterances(conversation) for token in own)
-        return self.opening + said
 
     def written(self, text: str) -> Ids:
         """The text closed by the separator."""

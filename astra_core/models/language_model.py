@@ -13,6 +13,7 @@ from astra_core.engine.bars import bar
 from astra_core.engine.cache.key_values import KeyValues
 from astra_core.engine.cache.prefixes import PrefixStore
 from astra_core.engine.cache.reading import CachedReading, LoneReading, PaddedReading, Reading
+from astra_core.engine.cache.sharing import best_prefixes, stem_costs
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.engine.machine import Machine
 from astra_core.engine.plan import Plan
@@ -27,16 +28,16 @@ from astra_core.models.generation_file import consistent_generation
 from astra_core.models.lora import base_among, merged_state, read_adapters
 from astra_core.models.marked_template import turn_end
 from astra_core.models.pretrained import Dtype, load_pretrained
-from astra_core.models.rows import batches_within, num_common, row_batches, stem_costs
+from astra_core.models.rows import batches_within, row_batches
 from astra_core.models.stepped import RowToDraw, SteppedRows
 from astra_core.models.tokenizers import meaning_of_ids, separator_ids_of
 from astra_core.models.utterances import Continuations, Elsewhere, Utterance
 
 # A conversation is rendered again for every turn, but its texts are not encoded again.
 _MOST_ENCODED = 1 << 14
-# Tokens that all contexts begin with are read first, alone, where there are so many of them and so
-# many need not be read again: a pass of its own costs as much as some hundred tokens of a batch.
-_LEAST_OPENING, _WORTH_READING = 16, 512
+# What several contexts begin with is read before, if it has so many tokens and so many need not be
+# read again: a pass of its own costs as much as some hundred tokens of a batch.
+_LEAST_SHARED, _WORTH_READING = 16, 512
 
 
 class LanguageModel:
@@ -252,13 +253,14 @@ class LanguageModel:
         if self.elsewhere is not None:
             return self.elsewhere.continuations(self, contexts, keys, generation=generation)
         lengths = suffix_lengths or [0] * len(contexts)
+        if self._store is not None and self.plan.reading == "cached":
+            self._read_shared(contexts, self._store, tokens_per_batch)
         if self.plan.steps and any(keys):
             return self._continue_in_steps(
                 contexts, keys, generation, suffix_lengths=lengths, budget=tokens_per_batch
             )
         room, counts = generation.max_new_tokens, [max(len(own), 1) for own in keys]
         if self._takes_stems and self._store is not None:
-            self._read_opening(contexts)
             costs = stem_costs(contexts, counts, room)
         else:
             costs = [(len(c) + room) * n for c, n in zip(contexts, counts, strict=True)]
@@ -401,23 +403,22 @@ class LanguageModel:
             self._steppers[id(self._talker)] = found
         return found
 
-    def read(self, contexts: Sequence[Sequence[int]], *, tokens_per_batch: int = 16384) -> None:
-        """Reads the common beginning of several contexts into the cache; samples nothing."""
-        nothing = GenerationConfiguration(max_new_tokens=1)
-        if self._store is not None:
-            keys: list[list[bytes]] = [[] for _ in contexts]
-            self.continuations(contexts, keys, nothing, tokens_per_batch=tokens_per_batch)
-
-    def _read_opening(self, contexts: Sequence[Sequence[int]]) -> None:
-        """Reads what all contexts begin with, as an instruction, once, where that saves a pass."""
-        ordered = [tuple(context) for context in contexts]
-        opening = ordered[0][: num_common(min(ordered), max(ordered))]
-        is_worth_it = len(opening) * (len(contexts) - 1) >= _WORTH_READING
-        if self._store is None or not is_worth_it or len(opening) < _LEAST_OPENING:
-            return
-        known = [self._store.find(context, limit=len(opening)) for context in contexts]
-        if any(place is None or place[2] < len(opening) for place in known):
-            self.read([opening])
+    def _read_shared(
+        self, contexts: Sequence[Sequence[int]], store: PrefixStore, budget: int
+    ) -> None:
+        """Reads what several contexts begin with, as an instruction, once, if that saves a pass."""
+        unread: dict[tuple[int, ...], list[int]] = {}
+        best = best_prefixes(contexts, [1] * len(contexts))
+        for context, (length, rows) in zip(contexts, best, strict=True):
+            if rows > 1 and length >= _LEAST_SHARED:
+                known = store.find(context, limit=length)
+                missing = length - (known[2] if known else 0)
+                unread.setdefault(tuple(context[:length]), []).append(missing)
+        if sum(sum(own) - max(own) for own in unread.values()) >= _WORTH_READING:
+            prefixes = [prefix for prefix, own in unread.items() if max(own)]
+            nothing = GenerationConfiguration(max_new_tokens=1)
+            keys: list[list[bytes]] = [[] for _ in prefixes]
+            self.continuations(prefixes, keys, nothing, tokens_per_batch=budget)
 
     def _utterance(self, token_ids: list[int], logprobs: list[float]) -> Utterance:
         return Utterance(

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, compress, pairwise
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -137,45 +137,6 @@ def batches_within(
     budgets = range(max(costs, default=0), budget)
     least = bisect_left(budgets, True, key=lambda own: len(_batches(order, costs, own)) <= fewest)
     yield from _batches(order, costs, budgets[least] if least < len(budgets) else budget)
-
-
-def num_common(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens both begin with."""
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(first), len(second)))
-
-
-def stem_costs(contexts: Sequence[Sequence[int]], num_rows: Sequence[int], room: int) -> list[int]:
-    """Positions that a context and its rows hold in a cache which stores a shared prefix once.
-
-    A function of the contexts alone, not of what a store has just then: batches stay the same after
-    a kill. A prefix is shared out among the rows that continue from it.
-
-    Args:
-        contexts: Token ids.
-        num_rows: How many rows continue from each.
-        room: Tokens that each row may add.
-    """
-    order = sorted(range(len(contexts)), key=lambda index: tuple(contexts[index]))
-    before = [0, *accumulate(num_rows[index] for index in order)]
-    common = [num_common(contexts[i], contexts[j]) for i, j in pairwise(order)]
-    saved = [0] * len(contexts)
-    # Runs of neighbours that begin with as many common tokens, each with the first of them.
-    runs: list[tuple[int, int]] = []
-    for place, (index, length) in enumerate(zip(order, [*common, 0], strict=False)):
-        first = place
-        runs.append((len(contexts[index]), place))
-        while runs and runs[-1][0] > length:
-            shared, first = runs.pop()
-            rows = before[place + 1] - before[first]
-            for each in order[first : place + 1]:
-                saved[each] = max(saved[each], shared - -(-shared // rows))
-        if length and not (runs and runs[-1][0] == length):
-            runs.append((length, first))
-    return [
-        (len(context) - own + room) * rows
-        for context, own, rows in zip(contexts, saved, num_rows, strict=True)
-    ]
 
 
 def _batches(order: Sequence[int], costs: Sequence[int], budget: int) -> list[list[int]]:

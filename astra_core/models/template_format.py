@@ -68,12 +68,6 @@ class TemplateFormat(ChatFormat):
         start = max(last[0] - cut, 1)
         return Rendering(read, whole - len(read), (start, max(last[1] - cut, start)))
 
-    def prefix(self, conversation: Conversation) -> Ids:
-        """The ids that are read before the next probe, whatever that will be."""
-        probe = Message("user", "a", (0,), self.model.vocabulary)
-        ids, last = self._ids(conversation, conversation.said(probe).messages)
-        return ids[: last[0]]
-
     def thought(self, token_ids: Sequence[int]) -> Thought:
         """The answer, separated from the reasoning before it."""
         ids, tokenizer = tuple(token_ids), self.model.tokenizer

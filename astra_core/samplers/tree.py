@@ -9,9 +9,8 @@ from pydantic import Field
 from astra_core.config import Count, Section
 from astra_core.rollout import Graph, Node, Prompt
 from astra_core.sampler import Sampler
-from astra_core.samplers.level import Growth, Level, Place, grow_level, opening
+from astra_core.samplers.level import Growth, Level, grow_level, opening
 from astra_core.settings.sizes import MOST_TURNS, refuse_many_texts
-from astra_core.system import System
 
 
 class TreeSampler(Sampler):
@@ -78,8 +77,6 @@ class TreeSampler(Sampler):
         places = [opening(prompt) for prompt in prompts]
         levels: list[Level] = []
         with self.system.remembering():
-            if widths[0] > 1:
-                _read_once(self.system, places)
             for width in widths:
                 levels.append(grow_level(growth, places, width, refills=refills))
                 places = [turn.after for turn in levels[-1].turns if turn.after is not None]
@@ -105,12 +102,3 @@ def assemble(levels: Sequence[Level], widths: Sequence[int]) -> list[tuple[Node,
         ]
         groups = iter([tuple(nodes[at : at + width]) for at in range(0, len(nodes), width)])
     return list(groups)
-
-
-def _read_once(system: System, places: Sequence[Place]) -> None:
-    """Makes the target read the common beginning of all first turns of a prompt."""
-    system.target.read(
-        [place.conversation for place in places],
-        system.config.response,
-        tokens_per_batch=system.config.tokens_per_batch,
-    )

@@ -136,20 +136,6 @@ class CausalLM(Target):
         )
         return [self._answer(own, said) for own, said in zip(read, found, strict=True)]
 
-    def read(
-        self,
-        conversations: Sequence[Conversation],
-        generation: GenerationConfiguration,
-        *,
-        tokens_per_batch: int = 16384,
-    ) -> None:
-        """Reads the contexts of the probes into the cache, if nothing will be cut off."""
-        limit = self._limit(generation)
-        contexts = [self.format.prefix(conversation) for conversation in conversations]
-        short = [context for context in contexts if len(context) < limit]
-        if short:
-            self.language_model.read(short, tokens_per_batch=tokens_per_batch)
-
     def remembering(self, max_bytes: int, *, is_bf16: bool = False) -> AbstractContextManager[None]:
         """See ``LanguageModel.remembering``."""
         return self.language_model.remembering(max_bytes, is_bf16=is_bf16)

@@ -130,19 +130,6 @@ class Mixture(Target):
             raise errors[0]
         return [self._shown(found[at]) for at in range(len(conversations))]
 
-    def read(
-        self,
-        conversations: Sequence[Conversation],
-        generation: GenerationConfiguration,
-        *,
-        tokens_per_batch: int = 16384,
-    ) -> None:
-        """Lets each part read what it will be asked after, where the prompts name it."""
-        named = [own for own in conversations if LED_AGAINST in own.prompt.metadata]
-        for name, places in self._shared(named).items():
-            own = [named[at] for at in places]
-            self._parts[name].read(own, generation, tokens_per_batch=tokens_per_batch)
-
     def remembering(self, max_bytes: int, *, is_bf16: bool = False) -> AbstractContextManager[None]:
         """The scopes of all parts, one for those that share a model."""
         each = {id(getattr(own, "language_model", own)): own for own in self._parts.values()}

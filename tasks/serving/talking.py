@@ -5,6 +5,7 @@ request: the seed, the text and the number of the choice determine its random nu
 """
 
 import secrets
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -91,7 +92,7 @@ class ServedModel:
         """
         if self._attacker is None:
             return heard(self.model, messages)
-        return self._attacker.prefix(attacked(messages))
+        return self._attacker.rendering(attacked(messages), sys.maxsize).token_ids
 
     def written(self, prompt: str) -> tuple[int, ...]:
         """The ids that the model reads of a plain text, which it continues."""

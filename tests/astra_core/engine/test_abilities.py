@@ -172,7 +172,7 @@ def test_tokens_are_those_of_the_plain_way_alone_together_and_from_memory(name):
         for context, own, suffix in zip(CONTEXTS, KEYS, suffixes, strict=True)
     ]
     with speaker.remembering(1 << 20):
-        speaker.read([context[:2] for context in CONTEXTS])
+        speaker.continuations([context[:2] for context in CONTEXTS], [()] * len(CONTEXTS), SHORT)
         first = speaker.continuations(CONTEXTS, KEYS, SHORT, suffix_lengths=suffixes)
         again = speaker.continuations(CONTEXTS[::-1], KEYS[::-1], SHORT)[::-1]
 

@@ -50,7 +50,7 @@ def test_what_the_attacker_says_is_its_own_turn_and_the_target_is_its_user(count
     read = own.rendering(said(model, *TEXTS[:count]), 400)
     expected = turns(TOLD, *TEXTS[:count]) + "<|im_start|>assistant\n"
 
-    assert model.encode(expected) == read.token_ids == own.prefix(said(model, *TEXTS[:count]))
+    assert model.encode(expected) == read.token_ids
     assert 0 == read.truncated_tokens
 
 

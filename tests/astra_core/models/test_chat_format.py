@@ -29,7 +29,6 @@ def test_utterances_are_joined_by_the_separator(separator, are_sampled):
     found = SeparatorFormat(model).rendering(conversation, 64)
 
     assert tuple(token for own in expected for token in own) == found.token_ids
-    assert SeparatorFormat(model).prefix(conversation) == found.token_ids
     start, stop = found.last
     # Of what was sampled no added token counts; of a text the separator belongs to it.
     num_own = 4 if are_sampled else len(expected[-1])

@@ -136,6 +136,26 @@ def test_asking_for_suffixes_changes_no_token(model):
     ]
 
 
+def test_what_many_contexts_begin_with_is_read_once_and_changes_no_token(model):
+    told, own = (4, 5, 6, 7) * 10, [(a, b) for a in range(3, 8) for b in range(4)]
+    contexts, keys = [told + end for end in own], keys_for(len(own), replies=1)
+    plain = model.continuations(contexts, keys, SHORT)
+    read = []
+    hook = model.model.register_forward_pre_hook(
+        lambda _, __, given: read.append(tuple(given["input_ids"].shape)), with_kwargs=True
+    )
+    with model.remembering(1 << 22):
+        found = model.continuations(contexts, keys, SHORT)
+        first, read[:] = read[:2], []
+        model.continuations([(9, *told), *contexts], [[]] * 21, SHORT)
+    hook.remove()
+
+    assert [(1, len(told)), (len(own), 2)] == first
+    # The one that begins otherwise alone is read from its start.
+    assert [(21, 1 + len(told))] == read
+    assert [c.utterances[0].token_ids for c in plain] == [c.utterances[0].token_ids for c in found]
+
+
 def test_a_context_without_keys_is_only_read(model):
     found = model.continuations(CONTEXTS[:2], [[], []], SHORT, suffix_lengths=[2, 0])
 

@@ -3,7 +3,7 @@ import torch
 from each_row import each_row
 
 from astra_core.engine.logprobs import token_logprobs
-from astra_core.models.rows import batches_within, pad_rows, row_batches, stem_costs
+from astra_core.models.rows import batches_within, pad_rows, row_batches
 from astra_parts.testing import tiny_language_model
 
 pytestmark = pytest.mark.routes
@@ -134,27 +134,3 @@ def test_row_batches_hold_every_pair_once_within_the_budget():
     assert 1 < len(batches)
     for chunk, rows in batches:
         assert [contexts[i] + continuations[i] for i in chunk] == rows.sequences()
-
-
-@each_row(
-    ("contexts", "num_rows", "costs"),
-    [
-        # Alone, with one row or several that continue from it.
-        ([[1, 2, 3]], [1], [3 + 10]),
-        ([[1, 2, 3]], [3], [3 + 3 * 10]),
-        ([[1, 2, 3], [4]], [3, 1], [3 + 30, 1 + 10]),
-        # What two begin with is shared out among them; the end of each is every row's own.
-        ([[1, 2, 3, 4, 5], [1, 2, 3, 4, 6, 7]], [1, 1], [2 + 1 + 10, 2 + 2 + 10]),
-        # The longest common prefix is not the one that saves most.
-        (
-            [[1, 1, 1, 1, 2, 3], [1, 1, 1, 1, 2, 4], [1, 1, 1, 1], [1, 1, 1, 1, 5]],
-            [1] * 4,
-            [13, 13, 11, 12],
-        ),
-        # Every row would have a ninth of what all share and its context's end, or a third of that.
-        ([[1] * 9 + [2], [1] * 9 + [3], [4]], [3, 3, 1], [3 * 13, 3 * 13, 11]),
-        ([], [], []),
-    ],
-)
-def test_a_prefix_costs_its_rows_one_cache_together(contexts, num_rows, costs):
-    assert costs == stem_costs(contexts, num_rows, 10)
