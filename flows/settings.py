@@ -121,6 +121,19 @@ def changed_params(
     return _change(assignments, path).params
 
 
+def examination_params(assignments: Sequence[str]) -> Params:
+    """The parameters of an examination with these values, in a process that is set up for them."""
+    from dataclasses import fields
+
+    from tasks.figures.examination import EvaluationParams
+    from tasks.machine.environment import set_up_process
+
+    sections = tuple(field.name for field in fields(EvaluationParams))
+    params = changed_params(assignments, sections=sections)
+    set_up_process(params)
+    return params
+
+
 def planned_params(
     assignments: Sequence[str], path: Path = PARAMS_FILE, *, preset: str | None = None
 ) -> tuple[str, Params]:

@@ -7,16 +7,14 @@ name a stronger attacker), or its target where both share a tokenizer, which mak
 target's own manner.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
 import torch
-from jaxtyping import Float
 from pydantic import Field
-from torch import Tensor
 
-from astra_core.algorithm import Algorithm, Need
+from astra_core.algorithm import Need
 from astra_core.algorithms.credit import can_teach
 from astra_core.config import Count, Positive, Probability, Section
 from astra_core.errors import ConfigurationError
@@ -26,8 +24,7 @@ from astra_core.system import System
 from astra_core.targets.causal_lm import speaker_of
 from astra_parts.algorithms.functional import Aggregation, distillation_advantages
 from astra_parts.algorithms.kl_penalty import KLOptions, KLPenalty, known_reference
-from astra_parts.algorithms.policy import PolicyGradient
-from astra_parts.algorithms.policy_batch import PolicyBatch
+from astra_parts.algorithms.policy import PolicyAlgorithm, PolicyGradient
 from astra_parts.algorithms.surrogates import ClipOptions, clipped
 
 
@@ -39,7 +36,7 @@ class TaughtProbe:
     advantages: tuple[float, ...]
 
 
-class Distillation(Algorithm):
+class Distillation(PolicyAlgorithm):
     """Clipped surrogate whose advantages are the teacher's log-ratios."""
 
     class Options(ClipOptions):
@@ -89,14 +86,6 @@ class Distillation(Algorithm):
             TaughtProbe(node, self._advantages(node, opinion))
             for node, opinion in zip(nodes, opinions, strict=True)
         ]
-
-    def collate(self, steps: Sequence[TaughtProbe]) -> PolicyBatch:
-        """Probes as rows of one forward pass."""
-        return self._policy.collate(steps)
-
-    def step(self, batch: PolicyBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
-        """The clipped surrogate, summed over the tokens."""
-        return self._policy.step(batch)
 
     def _opinions(self, nodes: Sequence[Node]) -> list[tuple[float, ...]]:
         """Log-probabilities of the probes under the teacher, nats."""

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from astra_core.algorithm import Algorithm, Need
+from astra_core.algorithm import Need
 from astra_core.algorithms.credit import CreditedTurn, values_and_groups
 from astra_core.algorithms.functional import MIN_SPREAD
 from astra_core.config import Positive, Section
@@ -32,8 +32,8 @@ from astra_parts.algorithms.functional import (
     group_advantages_over_runs,
 )
 from astra_parts.algorithms.kl_penalty import needs_for_kl
-from astra_parts.algorithms.policy import PolicyGradient, PolicyOptions, RatioLevel
-from astra_parts.algorithms.policy_batch import PolicyBatch, PolicyStep, policy_steps
+from astra_parts.algorithms.policy import PolicyAlgorithm, PolicyGradient, PolicyOptions, RatioLevel
+from astra_parts.algorithms.policy_batch import PolicyStep, policy_steps
 from astra_parts.algorithms.surrogates import SurrogateOptions, surrogate_of
 
 # Values of the option ``compare`` that look at several trees of one prompt.
@@ -53,7 +53,7 @@ class RunTurns:
     runs: Sequence[int]
 
 
-class GRPO(Algorithm):
+class GRPO(PolicyAlgorithm):
     """Advantages standardised within each group, of siblings by default; clipped surrogate."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"siblings"})
@@ -179,22 +179,6 @@ class GRPO(Algorithm):
         compared = self._comparisons(graphs)
         turns = run_means(compared) if self.options.compare == "runs" else compared.turns
         return self._policy.remember(graphs, turns, min_spread=self.options.min_spread)
-
-    def collate(self, steps: Sequence[PolicyStep]) -> PolicyBatch:
-        """Probes as rows of one forward pass."""
-        return self._policy.collate(steps)
-
-    def step(self, batch: PolicyBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
-        """The clipped surrogate, summed over the tokens."""
-        return self._policy.step(batch)
-
-    def state(self) -> Mapping[str, Tensor]:
-        """The KL coefficient."""
-        return self._policy.penalty.state()
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restores it."""
-        self._policy.penalty.load_state(state)
 
     def _advantages(self, compared: RunTurns) -> Float[Tensor, " N"]:
         options = self.options

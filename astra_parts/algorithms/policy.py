@@ -13,6 +13,7 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
+from astra_core.algorithm import Algorithm, Need
 from astra_core.algorithms.credit import (
     CreditedTurn,
     CreditOptions,
@@ -26,12 +27,12 @@ from astra_core.algorithms.functional import (
     sequence_log_ratios,
 )
 from astra_core.algorithms.movement import movement_figures
-from astra_core.config import NonNegative
+from astra_core.config import NonNegative, Section
 from astra_core.engine.logprobs import token_logprobs, token_logprobs_and_entropies
 from astra_core.rollout import Graph
 from astra_core.system import System
 from astra_parts.algorithms.functional import Aggregation, aggregate
-from astra_parts.algorithms.kl_penalty import KLOptions, KLPenalty
+from astra_parts.algorithms.kl_penalty import KLOptions, KLPenalty, needs_for_kl
 from astra_parts.algorithms.policy_batch import (
     AdvantageStep,
     PolicyBatch as PolicyBatch,
@@ -127,6 +128,33 @@ class PolicyGradient:
             logprobs, losses, batch, aggregation=self.aggregation, penalty=self.penalty
         )
         return loss, {**moved, **figures}
+
+
+class PolicyAlgorithm(Algorithm):
+    """An algorithm whose batches, loss and state are those of the skeleton that it makes."""
+
+    _policy: PolicyGradient
+
+    @classmethod
+    def needs_with(cls, options: Section) -> frozenset[Need]:
+        """The reference too, if there is a KL penalty."""
+        return cls.needs | needs_for_kl(options)
+
+    def collate(self, steps: Sequence[AdvantageStep]) -> PolicyBatch:
+        """Probes as rows of one forward pass."""
+        return self._policy.collate(steps)
+
+    def step(self, batch: PolicyBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
+        """The surrogate's loss, summed over tokens or probes as the options say."""
+        return self._policy.step(batch)
+
+    def state(self) -> Mapping[str, Tensor]:
+        """The KL coefficient, if it can move."""
+        return self._policy.penalty.state()
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restores it."""
+        self._policy.penalty.load_state(state)
 
 
 def log_ratios(

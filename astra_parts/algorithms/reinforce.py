@@ -12,7 +12,7 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
-from astra_core.algorithm import ALL_GIVEN, Algorithm, Need, refuse_single_children
+from astra_core.algorithm import ALL_GIVEN, Need, refuse_single_children
 from astra_core.algorithms.credit import CreditedTurn, values_and_groups
 from astra_core.config import Positive, Section
 from astra_core.rollout import Graph
@@ -27,11 +27,11 @@ from astra_parts.algorithms.functional import (
     truncated_surrogate,
 )
 from astra_parts.algorithms.kl_penalty import needs_for_kl
-from astra_parts.algorithms.policy import PolicyGradient, PolicyOptions, log_ratios
+from astra_parts.algorithms.policy import PolicyAlgorithm, PolicyGradient, PolicyOptions, log_ratios
 from astra_parts.algorithms.policy_batch import PolicyBatch, PolicyStep, policy_steps
 
 
-class REINFORCE(Algorithm):
+class REINFORCE(PolicyAlgorithm):
     """Reward-to-go minus a baseline, times the log-probability of the probe."""
 
     needs: ClassVar[frozenset[Need]] = frozenset()
@@ -102,26 +102,18 @@ class REINFORCE(Algorithm):
             figures = self._policy.penalty.remember(graphs)
         return {**figures, "running_mean": self._mean}
 
-    def collate(self, steps: Sequence[PolicyStep]) -> PolicyBatch:
-        """Probes as rows of one forward pass."""
-        return self._policy.collate(steps)
-
-    def step(self, batch: PolicyBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
-        """The surrogate, summed over the probes."""
-        return self._policy.step(batch)
-
     def state(self) -> Mapping[str, Tensor]:
         """The running mean and the KL coefficient."""
         return {
             "running_mean": torch.tensor(self._mean, dtype=torch.float64),
             "num_seen": torch.tensor(self._num_seen),
-            **self._policy.penalty.state(),
+            **super().state(),
         }
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Restores both."""
         self._mean, self._num_seen = float(state["running_mean"]), int(state["num_seen"])
-        self._policy.penalty.load_state(state)
+        super().load_state(state)
 
     def _turns(self, graphs: Sequence[Graph]) -> list[CreditedTurn]:
         return self._policy.turns(graphs, self.options)

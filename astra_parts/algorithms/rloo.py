@@ -9,24 +9,20 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Float
 from pydantic import Field
-from torch import Tensor
 
-from astra_core.algorithm import Algorithm, Need
+from astra_core.algorithm import Need
 from astra_core.algorithms.credit import values_and_groups
 from astra_core.algorithms.functional import masked_whiten
-from astra_core.config import Section
 from astra_core.rollout import Graph
 from astra_core.system import System
 from astra_parts.algorithms.functional import Aggregation, leave_one_out
-from astra_parts.algorithms.kl_penalty import needs_for_kl
-from astra_parts.algorithms.policy import PolicyGradient, PolicyOptions
-from astra_parts.algorithms.policy_batch import PolicyBatch, PolicyStep, policy_steps
+from astra_parts.algorithms.policy import PolicyAlgorithm, PolicyGradient, PolicyOptions
+from astra_parts.algorithms.policy_batch import PolicyStep, policy_steps
 from astra_parts.algorithms.surrogates import ClipOptions, clipped
 
 
-class RLOO(Algorithm):
+class RLOO(PolicyAlgorithm):
     """Leave-one-out advantage among siblings, clipped ratio of the whole probe."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"siblings"})
@@ -49,11 +45,6 @@ class RLOO(Algorithm):
         surrogate = clipped(options, level="sequence")
         self._policy = PolicyGradient.of(options, system=system, surrogate=surrogate)
 
-    @classmethod
-    def needs_with(cls, options: Section) -> frozenset[Need]:
-        """The reference too, if there is a KL penalty."""
-        return cls.needs | needs_for_kl(options)
-
     def flatten(self, graph: Graph) -> Sequence[PolicyStep]:
         """Every turn, compared with its siblings."""
         return self.flatten_all([graph])
@@ -70,19 +61,3 @@ class RLOO(Algorithm):
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """Counts the groups without gradient and updates the KL coefficient."""
         return self._policy.remember(graphs, self._policy.turns(graphs, self.options))
-
-    def collate(self, steps: Sequence[PolicyStep]) -> PolicyBatch:
-        """Probes as rows of one forward pass."""
-        return self._policy.collate(steps)
-
-    def step(self, batch: PolicyBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
-        """The clipped surrogate, summed over the probes."""
-        return self._policy.step(batch)
-
-    def state(self) -> Mapping[str, Tensor]:
-        """The KL coefficient."""
-        return self._policy.penalty.state()
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restores it."""
-        self._policy.penalty.load_state(state)

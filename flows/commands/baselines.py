@@ -28,22 +28,19 @@ def baselines(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Examine an attacker beside untrained ones at equal cost; writes reports/baselines.json."""
-    from dataclasses import asdict, fields
+    from dataclasses import asdict
 
     from flows.commands.model_serving import model_folders
-    from flows.settings import changed_params
+    from flows.settings import examination_params
     from tasks.figures.baselines import COUNT, Baselines
     from tasks.figures.examination import EvaluationFiles, EvaluationParams, Examiner
-    from tasks.machine.environment import set_up_process
     from tasks.machine.tables import aligned
     from tasks.pipeline.stage import sections_for
     from tasks.records.baselines import BASELINES, HEAD
     from tasks.records.prompts import read_prompts
     from tasks.records.reports import write_record
 
-    sections = tuple(field.name for field in fields(EvaluationParams))
-    params = changed_params(assignments or [], sections=sections)
-    set_up_process(params)
+    params = examination_params(assignments or [])
     own = _speaker(speaker)
     (weights,) = model_folders([attacker], params).values()
     files = EvaluationFiles(attacker=weights)

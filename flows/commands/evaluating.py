@@ -30,17 +30,13 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Examine any versions or folders on the test prompts, against one target or several."""
-    from dataclasses import asdict, fields
+    from dataclasses import asdict
 
     from flows.commands.model_serving import model_folders
-    from flows.settings import changed_params
+    from flows.settings import examination_params
     from tasks.figures.crossing import BASE, base_with_target, crossed
-    from tasks.figures.examination import EvaluationParams
-    from tasks.machine.environment import set_up_process
 
-    sections = tuple(field.name for field in fields(EvaluationParams))
-    params = changed_params(assignments or [], sections=sections)
-    set_up_process(params)
+    params = examination_params(assignments or [])
     found: dict[str, Path | None] = {}
     for word in attackers:
         ((name, folder),) = (

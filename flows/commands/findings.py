@@ -196,18 +196,13 @@ def _keys_of(version: str | None) -> tuple[str, str] | None:
 
 def _replayer(assignments: Sequence[str], against: Path | None) -> "Replayer":
     """Asks the target of params.yaml, as if these values were in it, or the model of a folder."""
-    from dataclasses import fields
-
-    from flows.settings import changed_params
+    from flows.settings import examination_params
     from tasks.figures.crossing import BASE, base_with_target
     from tasks.figures.examination import EvaluationParams
     from tasks.findings.replay import Replayer
-    from tasks.machine.environment import set_up_process
     from tasks.pipeline.stage import sections_for
 
-    sections = tuple(field.name for field in fields(EvaluationParams))
-    params = changed_params(assignments, sections=sections)
-    set_up_process(params)
+    params = examination_params(assignments)
     base = BASE if against is None else base_with_target(against, params)
     return Replayer.of(sections_for(EvaluationParams, params), base)
 

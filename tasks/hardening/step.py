@@ -8,15 +8,9 @@ from tasks.hardening.learning import train_target
 from tasks.hardening.measures import measure
 from tasks.hardening.pairs import write_pairs
 from tasks.hardening.places import HardeningPlace
-from tasks.machine.console import Parser, complain, say
-from tasks.machine.environment import set_up_process
-from tasks.machine.garbage import collect_rarely
-from tasks.machine.parents import end_group_with_parent
-from tasks.machine.privacy import keep_private
-from tasks.params.checks import check_params
-from tasks.params.schema import read_params
+from tasks.machine.console import Parser
 from tasks.pipeline import failures
-from tasks.pipeline.precision import advise
+from tasks.pipeline.boundary import run_command
 from tasks.records.hardening import NOTHING_FOUND
 
 NAME = "hardening"
@@ -44,31 +38,15 @@ STEPS: Mapping[str, Callable[[int, HardeningPlace], str]] = {"train": _train, "m
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status, after the step is done and a line about it printed."""
-    collect_rarely()
     parser = Parser(prog="python -m tasks.hardening.step")
     parser.add_argument("step", choices=STEPS)
     parser.add_argument("number", type=whole_number)
     parser.add_argument("folder", type=Path)
     asked = parser.parse_args(arguments)
-    keep_private()
-    failures.clear_failure(NAME)
-    failures.stop_on_terminate()
-    end_group_with_parent()
-    try:
-        params = read_params()
-        set_up_process(params)
-        check_params(params)
-        advise(params)
-        told = STEPS[asked.step](asked.number, HardeningPlace(asked.folder, params))
-    except BaseException as error:  # noqa: BLE001 - the boundary; sys.exit is no success
-        plain = failures.plain(error)
-        failure = failures.failure_of(plain)
-        failures.write_failure(failure, NAME)
-        for line in failure.message.splitlines():
-            complain(f"error: {line}")
-        return failures.exit_status(plain)
-    say(f"{NAME:<13}{told}")
-    return 0
+    step = STEPS[asked.step]
+    return run_command(
+        NAME, lambda params: step(asked.number, HardeningPlace(asked.folder, params))
+    )
 
 
 if __name__ == "__main__":

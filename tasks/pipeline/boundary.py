@@ -30,7 +30,10 @@ from tasks.machine.console import (
     say,
     warnings_shown,
 )
-from tasks.machine.environment import set_environment
+from tasks.machine.environment import set_environment, set_up_process
+from tasks.machine.garbage import collect_rarely
+from tasks.machine.parents import end_group_with_parent
+from tasks.machine.privacy import keep_private
 from tasks.machine.processes import run_together
 from tasks.machine.telling import tell_tail
 from tasks.machine.thread_waits import set_thread_waits
@@ -91,6 +94,34 @@ def run_stage(
         else:
             _write_trace(error, log)
         return _report(failures.plain(error), name, log, is_child=is_child)
+    return 0
+
+
+def run_command(name: str, work: Callable[[Params], str]) -> int:
+    """The exit status of a command that is no stage, such as a step of a hardening.
+
+    What it tells is printed, line by line; its failure, if any, is left in a file.
+    """
+    collect_rarely()
+    keep_private()
+    failures.clear_failure(name)
+    failures.stop_on_terminate()
+    end_group_with_parent()
+    try:
+        params = read_params()
+        set_up_process(params)
+        check_params(params)
+        advise(params)
+        told = work(params)
+    except BaseException as error:  # noqa: BLE001 - the boundary; sys.exit is no success
+        shown = failures.plain(error)
+        failure = failures.failure_of(shown)
+        failures.write_failure(failure, name)
+        for line in failure.message.splitlines():
+            complain(f"error: {line}")
+        return failures.exit_status(shown)
+    for line in told.splitlines():
+        say(f"{name:<13}{line}")
     return 0
 
 

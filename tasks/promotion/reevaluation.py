@@ -25,15 +25,11 @@ from tasks.figures.category_table import (
     read_rates,
 )
 from tasks.machine.console import Parser, complain, say
-from tasks.machine.environment import set_up_process
-from tasks.machine.garbage import collect_rarely
-from tasks.machine.parents import end_group_with_parent
-from tasks.machine.privacy import keep_private
 from tasks.machine.scratch import scratch_folder
-from tasks.params.checks import check_params
-from tasks.params.schema import Params, read_params
+from tasks.params.schema import Params
 from tasks.pipeline import failures
-from tasks.pipeline.precision import advise, remembered
+from tasks.pipeline.boundary import run_command
+from tasks.pipeline.precision import remembered
 from tasks.promotion.drift import drift_between
 from tasks.promotion.examinations import find_examination
 from tasks.promotion.fresh_prompts import fresh_prompts
@@ -193,32 +189,17 @@ def _tell(known: KnownPrompts, num_met: int) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status, after the examination that the command line asks for is left as JSON."""
-    collect_rarely()
     parser = Parser(prog="python -m tasks.promotion.reevaluation")
     parser.add_argument("--seed", type=whole_number, required=True)
     parser.add_argument("--file", type=Path)
     asked = parser.parse_args(arguments)
-    keep_private()
-    failures.clear_failure(NAME)
-    failures.stop_on_terminate()
-    end_group_with_parent()
-    try:
-        params = read_params()
-        set_up_process(params)
-        check_params(params)
-        advise(params)
+
+    def examine(params: Params) -> str:
         found = reevaluate_champion(params, fresh_seed=asked.seed, file=asked.file)
-    except BaseException as error:  # noqa: BLE001 - the boundary; sys.exit is no success
-        told = failures.plain(error)
-        failure = failures.failure_of(told)
-        failures.write_failure(failure, NAME)
-        for line in failure.message.splitlines():
-            complain(f"error: {line}")
-        return failures.exit_status(told)
-    write_json(asdict(found), FOLDER / "outcome.json")
-    for line in found.page().splitlines():
-        say(f"{NAME:<13}{line}")
-    return 0
+        write_json(asdict(found), FOLDER / "outcome.json")
+        return found.page()
+
+    return run_command(NAME, examine)
 
 
 def _registered_rates(client: "MlflowClient", champion: "ModelVersion") -> list[float]:
