@@ -132,9 +132,10 @@ class Stem:
         self.owners[: len(order)] = [self.owners[place] for place in order]
         self._groups = None
         alive = sorted(set(self.owners[:num_kept]))
-        if alive and 2 * len(alive) <= len(self._near.lengths):
-            # Otherwise half of what is read at each step would be useless.
-            longest = max(self.values.lengths[owner] for owner in alive)
+        longest = max((self.values.lengths[owner] for owner in alive), default=0)
+        # Where more are alive, less than half of what is read at each step is useless; a cache of
+        # nothing, for rows that began with no prefix, has no layers to read.
+        if longest and 2 * len(alive) <= len(self._near.lengths):
             self._near = self.values.selected(alive, capacity=longest)
             self._numbers = {owner: number for number, owner in enumerate(alive)}
 

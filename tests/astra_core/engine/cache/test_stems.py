@@ -174,3 +174,16 @@ def test_rows_without_siblings_have_their_prefix_to_themselves(model):
     reading.select([0, 1, 1, 2], room=6)
 
     assert reading._values.stem is None
+
+
+@torch.no_grad()
+def test_a_row_of_which_nothing_was_known_continues_alone(model):
+    store = PrefixStore(10**7)
+    CachedReading(model, [CONTEXTS[0]], [0], store=store, room=4, takes_stems=True).close()
+    rows = [[*CONTEXTS[0], 1], [*CONTEXTS[0], 2], [*CONTEXTS[0], 3], [6, 3, 1]]
+    reading = CachedReading(model, rows, [0] * 4, store=store, room=4, takes_stems=True)
+    assert_exact(model, reading, rows)
+    reading.drop([True, True, True, False])
+    reading.advance(torch.tensor([7]), [True])
+
+    assert_exact(model, reading, [[*rows[3], 7]])
