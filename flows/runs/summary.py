@@ -99,8 +99,6 @@ def _strategy_lines(record: EvaluationRecord, name: str) -> list[str]:
     """Strategies among the hits of both; no line for a record that lacks them."""
     roles = (record.baseline, record.attacker)
     keys = ("strategies", "num_hits_compared", "top_strategy_share")
-    before, after = (ways_told(figures) for figures in roles)
-    ways = after if before == after else f"{before} and {after}, so the two do not compare"
     found = [[figures.get(key) for key in keys] for figures in roles]
     spelled = [
         f"{kinds:.1f} in {hits:.0f} hits (top {share:.0%})"
@@ -109,7 +107,9 @@ def _strategy_lines(record: EvaluationRecord, name: str) -> list[str]:
     ]
     if len(spelled) < len(roles):
         return []
-    return [f"strategies     {spelled[0]} untrained, {spelled[1]} {name}; {ways}"]
+    return [
+        f"strategies     {spelled[0]} untrained, {spelled[1]} {name}; {ways_told(record.attacker)}"
+    ]
 
 
 def _selection_lines(record: EvaluationRecord) -> list[str]:

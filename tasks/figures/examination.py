@@ -121,14 +121,7 @@ class Examiner:
         budget = evaluation.strategy_calls if is_final else 0
         with loaded.target.accounted(f"strategies {record_digest([key, who])[:16]}"):
             strategies = self._strategies(loaded, found, budget=budget)
-        figures = used | strategy_metrics(
-            found.graphs,
-            strategies,
-            threshold=evaluation.threshold,
-            vocabulary=self.vocabulary,
-            rarefied_to=evaluation.rarefied_to,
-            seed=seed,
-        )
+        figures = used | self._strategy_figures(found.graphs, strategies)
         figures |= self.invented.metrics(found.graphs)
         if len(first):
             with loaded.target.accounted(f"bandit {record_digest([key, who])[:16]}"):
@@ -175,6 +168,31 @@ class Examiner:
     def invented(self) -> InventedWords:
         """What counts as an invented word of a probe."""
         return InventedWords(self.vocabulary, self.params.system.probe.max_new_tokens)
+
+    def with_like_strategies(self, *found: "Evaluation") -> list["Evaluation"]:
+        """The evaluations; where asking explained the hits of only some, all by shared words."""
+        with_hits = [own.figures for own in found if own.figures["num_hits"]]
+        if len({bool(figures["strategy_hits_asked"]) for figures in with_hits}) < 2:
+            return [*found]
+        evaluation, seed = self.params.evaluation, self.params.training_seed
+        alike = []
+        for own in found:
+            shared = strategies_of(own.graphs, threshold=evaluation.threshold, seed=seed)
+            shared = replace(shared, calls=int(own.figures["strategy_calls"]))
+            figures = {**own.figures, **self._strategy_figures(own.graphs, shared)}
+            alike.append(replace(own, figures=figures, strategies=shared.labels))
+        return alike
+
+    def _strategy_figures(self, graphs: Sequence[Graph], found: Strategies) -> dict[str, float]:
+        evaluation = self.params.evaluation
+        return strategy_metrics(
+            graphs,
+            found,
+            threshold=evaluation.threshold,
+            vocabulary=self.vocabulary,
+            rarefied_to=evaluation.rarefied_to,
+            seed=self.params.training_seed,
+        )
 
     def _strategies(self, system: "System", found: "Evaluation", *, budget: int) -> Strategies:
         from astra_parts.samplers.rewording import asking

@@ -52,6 +52,27 @@ def test_the_key_is_of_the_examination_and_not_of_who_is_examined():
     assert 2 == len(rates(trained))
 
 
+@pytest.mark.usefixtures("base")
+def test_strategies_of_both_are_by_shared_words_where_asking_explained_those_of_one():
+    examiner = Examiner.of(OWN)
+    found, _ = examiner.examine(None, tiny_prompts(2))
+    none = replace(found, figures=found.figures | {"num_hits": 0.0})
+    graphs = tuple(tiny_graph(tiny_node(1.0)) for _ in range(2))
+    told = {"num_hits": 2.0, "strategy_hits_asked": 2.0, "strategy_calls": 40.0, "strategies": 2.0}
+    asked = replace(none, graphs=graphs, figures=none.figures | told, strategies=((0,), (1,)))
+    other = replace(asked, figures=asked.figures | {"strategy_hits_asked": 0.0})
+
+    for own in examiner.with_like_strategies(asked, other):
+        # The two hits say the same.
+        assert ((0,), (0,)) == own.strategies
+        names = ("strategy_hits_asked", "strategies", "strategies_found", "strategy_calls")
+        assert [0.0, 1.0, 1.0, 40.0] == [own.figures[name] for name in names]
+    # Without a hit nothing was told either way.
+    for pair in ((asked, asked), (other, other), (asked, none)):
+        alike = examiner.with_like_strategies(*pair)
+        assert all(own is same for own, same in zip(pair, alike, strict=True))
+
+
 @pytest.fixture
 def pointed(base, monkeypatch):
     """An attacker whose weights are at a service, how it is examined, and what it is asked."""
