@@ -22,6 +22,8 @@ import yaml
 ROOT = Path(__file__).parents[2]
 SURVIVORS = Path(__file__).with_name("survivors.yaml")
 LEAST = 0.9
+# Virtual memory in KiB: a change that makes a loop append for ever would take all there is.
+MOST_MEMORY = 8 << 20
 # A change that makes a test run for ever is noticed as well.
 NOTICED = ("killed", "timeout")
 
@@ -92,7 +94,8 @@ def run(patterns: Sequence[str] = (), *, root: Path = ROOT, workers: int = 2) ->
         shutil.rmtree(root / "mutants", ignore_errors=True)
     (root / "mutants").mkdir(exist_ok=True)
     program = Path(sys.executable).with_name("mutmut")
-    command = [str(program), "run", "--max-children", str(workers), *patterns]
+    limited = ["sh", "-c", f'ulimit -v {MOST_MEMORY}; exec "$0" "$@"']
+    command = [*limited, str(program), "run", "--max-children", str(workers), *patterns]
     with (root / "mutants/mutmut.log").open("w", encoding="utf-8") as log:
         return subprocess.run(command, cwd=root, stdout=log, stderr=log, check=False).returncode
 

@@ -23,7 +23,9 @@ def functions(path):
             if isinstance(node, ast.ClassDef):
                 visit(node.body, f"{owner}{node.name}.")
             elif isinstance(node, ast.FunctionDef):
-                found[f"{owner}{node.name}"] = ast.get_source_segment(text, node)
+                # Whole lines, with the comment behind the last one.
+                lines = text.splitlines()[node.lineno - 1 : node.end_lineno]
+                found[f"{owner}{node.name}"] = "\n".join(lines)
 
     visit(ast.parse(text).body)
     return found
