@@ -292,6 +292,10 @@ def test_an_outcome_over_several_targets_weighs_shares_and_adds_counts():
 
     assert 0.75 * 0.5 + 0.25 * 1.0 == pytest.approx(found.success_rate)
     assert 0.75 * 0.5 + 0.25 * 0.8 == pytest.approx(found.score_mean)
+    other = replace(outcome(0.8), prompt_id="the same, led against another target")
+    assert found == weighted_outcome([outcome(0.9, 0.1), other], [0.75, 0.25])
+    with pytest.raises(ValueError, match="longer"):
+        weighted_outcome([outcome(0.9), outcome(0.8)], [1.0])
     unknown = replace(outcome(0.9), success_rate=math.nan, num_unjudged=2)
     joined = weighted_outcome([unknown, replace(outcome(0.9), num_unjudged=3)], [0.5, 0.5])
     # A target of which nothing is known leaves the prompt out of the mean, whatever its weight.

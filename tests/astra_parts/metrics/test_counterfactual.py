@@ -8,7 +8,7 @@ from each_row import each_row
 from metrics.test_parts import FRAME, NOUNS, TEN, TOPICS, TWENTY_FOUR, filled
 
 from astra_core.metrics.diversity import words
-from astra_parts.metrics.counterfactual import parts_of
+from astra_parts.metrics.counterfactual import _Asker, _Search, parts_of
 from astra_parts.metrics.parts import shared_parts
 
 FAMILY = words("mother father sister brother uncle aunt wife husband son daughter")
@@ -183,3 +183,73 @@ def test_without_questions_parts_are_shared_words():
     found = parts_of(texts, ask=None, budget=400, seed=0)
 
     assert ([{"now"}] * len(NOUNS), 0, 0) == (found.of, found.calls, found.num_asked)
+
+
+NOW = frozenset({"now"})
+
+
+def search(texts, *answers, budget=400, times=1):
+    """A search whose questions have these answers, round by round, and what it asks."""
+    asked, rounds = [], iter(answers)
+
+    def ask(questions):
+        asked.append([text for _, text in questions])
+        return next(rounds, None)
+
+    return _Search(texts, _Asker(ask, budget, times=times)), asked
+
+
+def test_a_part_is_known_while_half_of_those_asked_again_hit():
+    own, _ = search(["now dogs", "now cats", "now birds"], [True, False], [False])
+    own.found[2] = NOW
+    assert NOW == own.known(0)
+    own.look_at([0, 1])
+
+    assert (2, 1) == (own.asked_again[NOW], own.confirmed[NOW])
+    assert NOW == own.known(1)
+    own.asked_again[NOW] += 1
+    assert own.known(1) is None
+
+
+@each_row("num_hits, times, expected", [(1, 1, NOW), (1, 2, None), (1, 3, None), (2, 3, NOW)])
+def test_where_replies_vary_a_part_is_told_once_two_hits_have_it(num_hits, times, expected):
+    own, _ = search(["now dogs", "now cats", "now birds"], times=times)
+    own.found.update(dict.fromkeys(range(num_hits), NOW))
+
+    assert expected == own.told(2)
+
+
+def test_hits_are_begun_again_once_each_question_is_asked_twice():
+    own, asked = search(
+        [f"now {noun}" for noun in NOUNS[:15]], [True] * 12 + [False] * 3, [False] * 15
+    )
+    own.look_at(range(15))
+
+    assert own.is_believed
+    assert (2, 2) == (own.asker.times, len(asked))
+
+
+@each_row(
+    "repeated, stray, believed, times",
+    [
+        # Out of twenty hits; None: nobody is asked about stray words.
+        (18, None, True, 1),
+        (17, 0, True, 2),
+        (17, 1, True, 2),
+        (17, 2, False, 1),
+        (8, 0, True, 6),
+        (7, None, False, 1),
+    ],
+)
+def test_replies_are_believed_that_repeat_and_seldom_hit_by_chance(
+    repeated, stray, believed, times
+):
+    texts = ["so now dogs", *["so now"] * 18, ""]
+    told = [True] * (stray or 0) + [False] * (20 - (stray or 0))
+    own, asked = search(texts, told)
+
+    assert believed is own._is_believed(range(20), repeated / 20)
+    assert times == own.asker.times
+    # The rarest word alone, and nothing where there is no word.
+    rarest = [["dogs", *["so"] * 18, ""]]
+    assert ([] if stray is None else rarest) == asked

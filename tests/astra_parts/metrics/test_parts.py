@@ -239,5 +239,15 @@ def test_what_most_prompts_say_tells_no_ways_apart():
     assert 16 == len({*shared_parts(hits, common_names(PROMPTS))})
 
 
+def test_ten_prompts_are_enough_and_half_of_them_are_many():
+    prompts = [
+        f"{word} {noun}"
+        for word, noun in zip(["so"] * 5 + ["why"] * 4 + ["how"], NOUNS[:10], strict=True)
+    ]
+
+    assert {"so"} == common_names(prompts)
+    assert frozenset() == common_names(prompts[:9])
+
+
 def test_few_prompts_have_no_words_in_common():
     assert frozenset() == common_names(PROMPTS[:9])

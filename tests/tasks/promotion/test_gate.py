@@ -10,6 +10,7 @@ from each_row import each_row
 
 from astra_core.errors import DataError
 from tasks.params.schema import PromotionConfiguration
+from tasks.promotion.bands import GateRule
 from tasks.promotion.gate import Comparison, Stake, compare, decide
 from tasks.promotion.paired import Paired
 from tasks.promotion.richness import Richness
@@ -308,11 +309,32 @@ def test_as_many_prompts_as_the_rules_ask_are_enough():
     assert ["prompts examined"] == [rule.name for rule in few.rules if not rule.held]
 
 
+def test_each_rule_is_told_with_both_figures_and_its_bound():
+    champion = replace(STAKE, against_champion=True)
+    more = "more than 0 points above, p at most"
+    success = GateRule(
+        "attack success, duel 3 of 30", "50.0%, p 0.5", "30.0% (champion)", f"{more} 0.013", False
+    )
+    richer = "strategies 10.0 against 5.3 in 20 hits"
+    bound = "25% more, success at most 5 points below"
+    few = decide(comparison(num_prompts=9), rules=RULES, stake=STAKE)
+
+    for changes, found, held in (({"richness": RICHER}, richer, True), ({}, "too few hits", False)):
+        told = decide(comparison(**EQUAL | changes), rules=RULES, stake=champion)
+        assert (success, GateRule("or else strategies", found, "", bound, held)) == told.rules
+    assert (
+        GateRule(success.name, "50.0%, p 0.023", "30.0%", f"{more} 0.025", True),
+        GateRule("prompts examined", "9", "", "at least 10", False),
+    ) == few.rules
+
+
 def test_a_p_value_of_just_the_error_that_may_be_spent_passes():
     found = comparison(test=Paired(0.02, 0.1, 200))
     level = found.test.p_value(RULES.min_lift)
 
-    assert decide(found, rules=RULES, stake=replace(STAKE, level=level)).passed
+    passed = decide(found, rules=RULES, stake=replace(STAKE, level=level))
+    assert passed.passed
+    assert passed.rules[0].held
     assert not decide(found, rules=RULES, stake=replace(STAKE, level=level * 0.999)).passed
 
 

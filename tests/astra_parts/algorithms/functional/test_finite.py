@@ -8,7 +8,7 @@ import torch
 from each_row import each_row
 
 from astra_core.algorithms import functional as core
-from astra_core.errors import DataError
+from astra_core.errors import ConfigurationError, DataError
 from astra_parts.algorithms import functional as fn
 
 ONE_GROUP = torch.zeros(3, dtype=torch.long)
@@ -71,3 +71,84 @@ def test_the_first_of_several_is_named_in_a_matrix_too():
     rewards = torch.tensor([[0.0, 1.0], [math.inf, math.nan]])
     with pytest.raises(DataError, match="got inf at place 2;"):
         fn.leave_one_out(rewards)
+
+
+ROWS, MASK = torch.zeros(2, 3), torch.ones(2, 3).bool()
+FUTURE = "1 looks at the whole future"
+HINTS = [
+    (
+        partial(core.backed_up_rewards, ROWS[0], parents=PATH, how="max", discount=2.0),
+        "discount must lie in [0, 1], got 2.0; 0 keeps each turn's own reward",
+    ),
+    (
+        partial(core.dpo_losses, ROWS[0], ROWS[0], beta=0.0),
+        "beta must be positive, got 0.0; 0.1 is the usual start",
+    ),
+    (
+        partial(core.off_policy_weights, ROWS, MASK, level="token", cap=0.0),
+        "cap must be positive, got 0.0; 2 is usual of tokens, 5 of sequences",
+    ),
+    (
+        partial(fn.gae, ROWS, ROWS, ROWS, done=MASK, terminated=MASK, discount=2.0, decay=1.0),
+        f"discount must lie in [0, 1], got 2.0; {FUTURE}",
+    ),
+    (
+        partial(fn.token_gae, ROWS, ROWS, MASK, discount=1.0, decay=2.0),
+        f"decay must lie in [0, 1], got 2.0; {FUTURE}",
+    ),
+    (
+        partial(fn.reward_to_go, ROWS, discount=2.0),
+        f"discount must lie in [0, 1], got 2.0; {FUTURE}",
+    ),
+    (
+        partial(fn.n_step_returns, ROWS, num_steps=1, discount=2.0),
+        f"discount must lie in [0, 1], got 2.0; {FUTURE}",
+    ),
+    (
+        partial(fn.selection_size, 4, fraction=0.0),
+        "fraction must be positive, got 0.0; 0.5 draws half as many as there are",
+    ),
+    (
+        partial(fn.adaptive_coefficient, 0.1, 1.0, target=0.0, horizon=9.0, num_samples=1),
+        "target must be positive, got 0.0; a fixed coefficient needs none",
+    ),
+    (
+        partial(fn.stepped_coefficient, 0.1, 1.0, target=0.0),
+        "target must be positive, got 0.0; a fixed coefficient needs none",
+    ),
+    (
+        partial(fn.truncated_surrogate, ROWS, ROWS, ROWS, max_ratio=0.0),
+        "max_ratio must be positive, got 0.0; 5.0 is a usual cap",
+    ),
+    (
+        partial(fn.value_losses, ROWS, ROWS, ROWS, clip=0.0),
+        "clip must be positive, got 0.0; None turns clipping off",
+    ),
+    (
+        partial(fn.clipped_surrogate, ROWS, ROWS, clip_low=0.2, clip_high=0.0),
+        "clip_high must be positive, got 0.0; 0.2 is usual",
+    ),
+    (
+        partial(
+            fn.tree_gae,
+            ROWS[0],
+            torch.zeros(3, 1),
+            torch.zeros(3, 1),
+            torch.zeros(3, 1).bool(),
+            PATH,
+            final_values=ROWS[0],
+            discount=1.0,
+            turn_discount=2.0,
+            decay=1.0,
+        ),
+        "turn_discount must lie in [0, 1], got 2.0; 1 looks at all turns alike",
+    ),
+]
+
+
+@each_row("call, message", HINTS)
+def test_a_number_out_of_range_is_refused_with_what_helps(call, message):
+    with pytest.raises(ConfigurationError) as caught:
+        call()
+
+    assert message == str(caught.value)

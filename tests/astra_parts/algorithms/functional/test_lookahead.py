@@ -50,6 +50,20 @@ def test_with_a_step_of_one_newton_step_it_is_stackelbergs_gradient():
         assert 8 * 0.25 - 1 == pytest.approx(float(gradient(losses, leaf(0.25), leaf(start), 1.0)))
 
 
+def test_a_weight_that_a_loss_does_not_use_has_no_part_in_it():
+    x, y = leaf(0.25), leaf(0.3)
+    losses = {
+        "leader": [lambda w: (x_of(w) + y_of(w)).pow(2).sum()],
+        "follower": [lambda w: (0.5 * y_of(w).pow(2) - x_of(w) * y_of(w)).sum()],
+    }
+    weights = {"leader": {"x": x, "idle": leaf(1.0, 2.0)}, "follower": {"y": y, "idle": leaf(3.0)}}
+    found = lookahead_gradient(losses, weights, leader="leader", lr=1.0)
+
+    # The follower answers with y' = x, so the leader's loss is 4 x^2.
+    assert 8 * 0.25 == pytest.approx(float(found["x"]))
+    assert [0.0, 0.0] == found["idle"].tolist()
+
+
 # Rows: the leader's action; columns: the follower's. Payoffs of a game in which committing pays.
 LEADER = torch.tensor([[2.0, 4.0], [1.0, 3.0]], dtype=torch.float64)
 FOLLOWER = torch.tensor([[1.0, 0.0], [0.0, 2.0]], dtype=torch.float64)
