@@ -48,7 +48,7 @@ def test_an_evaluation_is_the_best_if_it_gains_more_than_the_least_that_counts(
 def test_a_record_says_the_mean_score_and_the_processes_where_there_are_several():
     best = Best(metric="eval/x", mode="max")
     best.num_processes = 2
-    best.offer({"eval/x": 0.5, "eval/score_mean": 0.25}, 3, "best_3")
+    best.offer({"eval/x": 0.5, "eval/score_mean": 0.25}, 3, "best_3", min_delta=0.0)
     alone, _ = offered([0.5])
 
     assert (2, 0.25) == (best.record()["num_processes"], best.record()["score_mean"])
