@@ -13,7 +13,7 @@ from astra_core.engine.bars import bar
 from astra_core.engine.cache.key_values import KeyValues
 from astra_core.engine.cache.prefixes import PrefixStore
 from astra_core.engine.cache.reading import CachedReading, LoneReading, PaddedReading, Reading
-from astra_core.engine.cache.sharing import best_prefixes, stem_costs
+from astra_core.engine.cache.sharing import Continued, best_prefixes, stem_batches
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.engine.machine import Machine
 from astra_core.engine.plan import Plan
@@ -28,7 +28,7 @@ from astra_core.models.generation_file import consistent_generation
 from astra_core.models.lora import base_among, merged_state, read_adapters
 from astra_core.models.marked_template import turn_end
 from astra_core.models.pretrained import Dtype, load_pretrained
-from astra_core.models.rows import batches_within, row_batches
+from astra_core.models.rows import row_batches
 from astra_core.models.stepped import RowToDraw, SteppedRows
 from astra_core.models.tokenizers import meaning_of_ids, separator_ids_of
 from astra_core.models.utterances import Continuations, Elsewhere, Utterance
@@ -254,19 +254,17 @@ class LanguageModel:
             return self.elsewhere.continuations(self, contexts, keys, generation=generation)
         lengths = suffix_lengths or [0] * len(contexts)
         if self._store is not None and self.plan.reading == "cached":
-            self._read_shared(contexts, self._store, tokens_per_batch)
+            self._read_shared(contexts, lengths, self._store, budget=tokens_per_batch)
         if self.plan.steps and any(keys):
             return self._continue_in_steps(
                 contexts, keys, generation, suffix_lengths=lengths, budget=tokens_per_batch
             )
-        room, counts = generation.max_new_tokens, [max(len(own), 1) for own in keys]
-        if self._takes_stems and self._store is not None:
-            costs = stem_costs(contexts, counts, room)
-        else:
-            costs = [(len(c) + room) * n for c, n in zip(contexts, counts, strict=True)]
         found: list[Continuations | None] = [None] * len(contexts)
-        for chunk in batches_within(
-            costs, [len(context) for context in contexts], tokens_per_batch
+        for chunk in stem_batches(
+            self._continued(contexts, keys, lengths),
+            room=generation.max_new_tokens,
+            budget=tokens_per_batch,
+            takes_stems=self._takes_stems,
         ):
             sampled = self._continue_chunk(
                 [contexts[i] for i in chunk],
@@ -323,7 +321,10 @@ class LanguageModel:
         *,
         suffix_lengths: Sequence[int],
     ) -> list[Continuations]:
-        reading = self._reading(contexts, suffix_lengths, room=generation.max_new_tokens)
+        # Rows that are selected get room of their own.
+        is_plain = all(len(own) == 1 for own in keys)
+        room = generation.max_new_tokens if is_plain else 0
+        reading = self._reading(contexts, suffix_lengths, room=room)
         owners = [index for index, own in enumerate(keys) for _ in own]
         utterances: list[Utterance] = []
         if owners:
@@ -344,6 +345,22 @@ class LanguageModel:
             Continuations(tuple(next(stream) for _ in own), suffix)
             for own, suffix in zip(keys, reading.suffix_logprobs, strict=True)
         ]
+
+    def _continued(
+        self,
+        contexts: Sequence[Sequence[int]],
+        keys: Sequence[Sequence[bytes]],
+        suffix_lengths: Sequence[int],
+    ) -> list[Continued]:
+        """How the cache of a reading will hold each context."""
+        found = []
+        for context, own, suffix in zip(contexts, keys, suffix_lengths, strict=True):
+            place = None
+            if self._store is not None and self.plan.reading == "cached":
+                place = self._store.find(context, limit=len(context) - 1 - suffix)
+            where, known = (place[:2], place[2]) if place else (None, 0)
+            found.append(Continued(where, known, len(context), max(len(own), 1)))
+        return found
 
     @property
     def _takes_stems(self) -> bool:
@@ -404,13 +421,19 @@ class LanguageModel:
         return found
 
     def _read_shared(
-        self, contexts: Sequence[Sequence[int]], store: PrefixStore, budget: int
+        self,
+        contexts: Sequence[Sequence[int]],
+        suffix_lengths: Sequence[int],
+        store: PrefixStore,
+        *,
+        budget: int,
     ) -> None:
         """Reads what several contexts begin with, as an instruction, once, if that saves a pass."""
         unread: dict[tuple[int, ...], list[int]] = {}
         best = best_prefixes(contexts, [1] * len(contexts))
-        for context, (length, rows) in zip(contexts, best, strict=True):
-            if rows > 1 and length >= _LEAST_SHARED:
+        for context, suffix, (shared, rows) in zip(contexts, suffix_lengths, best, strict=True):
+            length = min(shared, len(context) - 1 - suffix)
+            if rows > 1 and length >= _LEAST_SHARED and not store.is_too_small:
                 known = store.find(context, limit=length)
                 missing = length - (known[2] if known else 0)
                 unread.setdefault(tuple(context[:length]), []).append(missing)

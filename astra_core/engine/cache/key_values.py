@@ -208,7 +208,8 @@ class KeyValues(Cache):  # type: ignore[misc]
         for hole, mover in zip(holes, movers, strict=True):
             order[hole], order[mover] = mover, hole
         if holes:
-            for layer in self.layers:
+            # New rows that continue from a stem have no buffers before their first pass.
+            for layer in (own for own in self.layers if own.is_initialized):
                 _swap(layer.keys, holes, movers)
                 _swap(layer.values, holes, movers)
         self.lengths = [self.lengths[place] for place in order[:num_kept]]

@@ -1,7 +1,9 @@
 """What contexts begin with in common, which is read and stored once for all of them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import Any
 
 
 def best_prefixes(
@@ -32,18 +34,91 @@ def best_prefixes(
     return best
 
 
-def stem_costs(contexts: Sequence[Sequence[int]], num_rows: Sequence[int], room: int) -> list[int]:
-    """Positions that a context and its rows hold in a cache which stores a shared prefix once.
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """A context as a cache holds it.
 
-    A function of the contexts alone, not of what a store has just then: batches stay the same after
-    a kill. A prefix is shared out among the rows that continue from it. ``room``: tokens that each
-    row may add.
+    Attributes:
+        place: Of the stored beginning that it continues from; None if nothing of it is stored.
+        known: Tokens of that beginning.
+        num_rows: How many rows continue from the context.
     """
-    best = best_prefixes(contexts, num_rows)
-    return [
-        (len(context) - _saved(prefix) + room) * rows
-        for context, prefix, rows in zip(contexts, best, num_rows, strict=True)
-    ]
+
+    place: Any
+    known: int
+    length: int
+    num_rows: int
+
+
+def stem_batches(
+    rows: Sequence[Continued], *, room: int, budget: int, takes_stems: bool
+) -> list[list[int]]:
+    """Indices of contexts for one batch each; what a batch's cache holds stays within the budget.
+
+    A single context above the budget has a batch of its own. There are as few batches as that
+    allows, of about as many rows.
+
+    Args:
+        room: Tokens that each row may add.
+        budget: Positions of tokens.
+        takes_stems: Beginnings that most rows share are stored once.
+    """
+    families = {own.place: number for number, own in enumerate(reversed(rows))}
+    order = sorted(
+        range(len(rows)), key=lambda at: (rows[at].known, families[rows[at].place], rows[at].length)
+    )
+    count = sum(own.num_rows for own in rows)
+
+    def cut(most: int) -> list[list[int]]:
+        found: list[list[int]] = []
+        held = _Held(room, takes_stems=takes_stems)
+        for at in order:
+            if not held.takes(rows[at], budget, most):
+                held = _Held(room, takes_stems=takes_stems)
+                held.takes(rows[at], budget, most)
+                found.append([])
+            elif not found:
+                found.append([])
+            found[-1].append(at)
+        return found
+
+    fewest = cut(count)
+    even = cut(-(-count // max(len(fewest), 1)))
+    return even if len(even) == len(fewest) else fewest
+
+
+class _Held:
+    """What the cache of a batch holds, as contexts are added to it."""
+
+    def __init__(self, room: int, *, takes_stems: bool) -> None:
+        self._room, self._takes_stems = room, takes_stems
+        self._places: set[tuple[Any, int]] = set()
+        self._known = self._unread = self._length = self._contexts = self._rows = 0
+
+    def takes(self, own: Continued, budget: int, most: int) -> bool:
+        """Adds the context if the batch is empty or stays within budget and number of rows."""
+        before = vars(self) | {"_places": set(self._places)}
+        self._places.add((own.place, own.known))
+        self._known = max(self._known, own.known)
+        self._unread = max(self._unread, own.length - own.known)
+        self._length = max(self._length, own.length)
+        self._contexts += 1
+        self._rows += own.num_rows
+        fits = self._rows <= most and self._positions() <= budget
+        if not fits and before["_contexts"]:
+            vars(self).update(before)
+            return False
+        return True
+
+    def _positions(self) -> int:
+        rows, room, stems = self._rows, self._room, len(self._places)
+        is_stem = self._takes_stems and self._known and 2 * stems <= self._contexts
+        is_fork = self._takes_stems and 2 * self._contexts <= rows
+        if is_stem and not (is_fork and 2 * self._unread > self._length):
+            return stems * self._known + rows * (self._unread + room)
+        if is_fork:
+            return self._contexts * self._length + rows * room
+        return rows * (self._length + room)
 
 
 def _saved(prefix: tuple[int, int]) -> int:

@@ -1,30 +1,46 @@
 from each_row import each_row
 
-from astra_core.engine.cache.sharing import best_prefixes, stem_costs
+from astra_core.engine.cache.sharing import Continued, best_prefixes, stem_batches
+
+
+def cut(rows, budget, *, room=10, takes_stems=True):
+    return stem_batches(rows, room=room, budget=budget, takes_stems=takes_stems)
 
 
 @each_row(
-    ("contexts", "num_rows", "costs"),
+    ("rows", "held", "takes_stems"),
     [
         # Alone, with one row or several that continue from it.
-        ([[1, 2, 3]], [1], [3 + 10]),
-        ([[1, 2, 3]], [3], [3 + 3 * 10]),
-        ([[1, 2, 3], [4]], [3, 1], [3 + 30, 1 + 10]),
-        # What two begin with is shared out among them; the end of each is every row's own.
-        ([[1, 2, 3, 4, 5], [1, 2, 3, 4, 6, 7]], [1, 1], [2 + 1 + 10, 2 + 2 + 10]),
-        # The longest common prefix is not the one that saves most.
-        (
-            [[1, 1, 1, 1, 2, 3], [1, 1, 1, 1, 2, 4], [1, 1, 1, 1], [1, 1, 1, 1, 5]],
-            [1] * 4,
-            [13, 13, 11, 12],
-        ),
-        # Every row would have a ninth of what all share and its context's end, or a third of that.
-        ([[1] * 9 + [2], [1] * 9 + [3], [4]], [3, 3, 1], [3 * 13, 3 * 13, 11]),
-        ([], [], []),
+        ([Continued(None, 0, 30, 1)], 30 + 10, True),
+        ([Continued(None, 0, 30, 4)], 30 + 4 * 10, True),
+        ([Continued(None, 0, 30, 4)], 4 * 40, False),
+        # Rows are as long as the longest; too few siblings are worth no stem.
+        ([Continued(None, 0, 30, 1), Continued(None, 0, 20, 1)], 2 * 40, True),
+        ([Continued(None, 0, 30, 2), Continued(None, 0, 20, 1)], 3 * 40, True),
+        # Two continue from one beginning; or from one each, which saves nothing.
+        ([Continued("a", 25, 30, 1), Continued("a", 25, 30, 1)], 25 + 2 * (5 + 10), True),
+        ([Continued("a", 25, 30, 1), Continued("b", 25, 30, 1)], 2 * 40, True),
+        ([Continued("a", 25, 30, 3)] * 2, 25 + 6 * (5 + 10), True),
+        # Of so short a beginning the whole contexts are forked instead.
+        ([Continued("a", 5, 30, 3)] * 2, 2 * 30 + 6 * 10, True),
+        ([Continued("a", 5, 30, 1)] * 2, 5 + 2 * (25 + 10), True),
     ],
 )
-def test_a_prefix_costs_its_rows_one_cache_together(contexts, num_rows, costs):
-    assert costs == stem_costs(contexts, num_rows, 10)
+def test_a_batch_holds_what_its_cache_will(rows, held, takes_stems):
+    every = [*range(len(rows))]
+
+    assert [every] == [sorted(own) for own in cut(rows, held, takes_stems=takes_stems)]
+    assert len(rows) == len(cut(rows, held - 1, takes_stems=takes_stems))
+
+
+def test_families_stay_together_and_batches_are_about_equal():
+    rows = [Continued("ab"[at % 2], 20, 22 + at, 1) for at in range(8)]
+    found = cut(rows, 20 + 4 * 19)
+
+    assert [[0, 2, 4, 6], [1, 3, 5, 7]] == sorted(map(sorted, found))
+    even = cut([Continued(None, 0, 10, 1)] * 9, 5 * 20)
+    assert [5, 4] == [len(own) for own in even]
+    assert [] == cut([], 10)
 
 
 def test_of_two_prefixes_the_one_counts_by_which_more_is_saved():
