@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from astra_core.errors import ConfigurationError
+from astra_core.errors.exception_text import excerpt
 from tasks.machine.console import say
 
 if TYPE_CHECKING:
@@ -156,12 +157,16 @@ def model_folders(places: Sequence[str], params: "Params") -> dict[str, Path]:
     found: dict[str, Path] = {}
     for place in places:
         name, is_named, rest = place.partition("=")
-        if is_named:
-            found[name] = require_folder(rest)
-        elif Path(place).exists():
-            found[Path(place).resolve().name] = require_folder(place)
-        else:
-            found[place] = _version(place, params)
+        if is_named and not (name and rest):
+            msg = f"a model must be named as NAME=FOLDER, got {excerpt(place)}"
+            raise ConfigurationError(msg)
+        if not is_named:
+            name, rest = (Path(place).resolve().name if Path(place).exists() else place), place
+        if name in found:
+            msg = f"models must have names of their own, got {excerpt(name)} twice; use NAME=FOLDER"
+            raise ConfigurationError(msg)
+        is_folder = is_named or Path(place).exists()
+        found[name] = require_folder(rest) if is_folder else _version(place, params)
     return found
 
 

@@ -14,6 +14,7 @@ from tasks.machine.console import libraries_to, quiet_libraries, say
 
 if TYPE_CHECKING:
     from tasks.sources.files import FileRow
+    from tasks.trials.file_check import FileCheck
 
 # Names that published sets of prompts give to the column, in the order in which they are tried.
 _TEXTS = ("text", "prompt", "goal", "behavior", "question", "instruction", "request", "query")
@@ -96,14 +97,26 @@ def _sampling(folder: Path) -> dict[str, float | int]:
     return {f"system.response.{name}": said for name, said in numbers.items() if said is not None}
 
 
-def _columns(prompts: Path, column: str | None) -> dict[str, str | None]:
-    """The file and its columns, by the names that such files have; those of a former one go."""
+def _columns(prompts: Path, column: str | None) -> dict[str, Any]:
+    """The file and its columns, by the names that such files have; what a former one had goes."""
+    from tasks.params.prompts import PromptsConfiguration
+    from tasks.params.schema import ValidationConfiguration
+
     row, text = _first_row(prompts, column)
     found = [name for name in row.metadata if name.lower() in _CATEGORIES]
     values = {"source": "file", "path": str(prompts), "text_column": text, "dev_path": None}
     values |= {"metadata_columns": "all", "goal_column": None}
     values["category_column"] = found[0] if found else None
-    return {f"prompts.{name}": value for name, value in values.items()}
+    former: dict[str, Any] = {
+        f"{section}.{name}": kind.model_fields[name].get_default()
+        for section, kind, names in (
+            ("prompts", PromptsConfiguration, ("dev_fraction", "test_fraction")),
+            ("validation", ValidationConfiguration, ("min_prompts",)),
+        )
+        for name in names
+    }
+    former["validation.languages"] = []
+    return former | {f"prompts.{name}": value for name, value in values.items()}
 
 
 def _first_row(prompts: Path, column: str | None) -> tuple["FileRow", str]:
@@ -128,19 +141,26 @@ def _first_row(prompts: Path, column: str | None) -> tuple["FileRow", str]:
 
 
 def _sizes(prompts: Path, values: list[str], preset: str) -> list[str]:
-    """Shares of the splits with which a short file passes the gate; none for one that does so."""
-    found, splits, fewest = _split(prompts, values, preset)
+    """Shares of the splits with which a short file passes the gate; none for one that does so.
+
+    Raises ConfigurationError if most rows are of no use: they would be too few for another reason.
+    """
+    found, fewest = _check(prompts, values, preset)
     shares: list[str] = []
-    if min(splits.values()) < fewest:
+    if min(found.splits.values()) < fewest:
+        if 2 * sum(found.splits.values()) < found.num_rows:
+            told = next(found.lines()).partition(": ")[2]
+            msg = f"{prompts} must have rows that can be used, got {told}; {found.gate}"
+            raise ConfigurationError(msg)
         shares = [f"prompts.{split}_fraction={_SHARE}" for split in ("dev", "test")]
-        found, splits, _ = _split(prompts, [*values, *shares], preset)
-        shares.append(f"validation.min_prompts={max(1, min(fewest, *splits.values()))}")
-    say(found)
+        found, _ = _check(prompts, [*values, *shares], preset)
+        shares.append(f"validation.min_prompts={max(1, min(fewest, *found.splits.values()))}")
+    say(next(found.lines()))
     return shares
 
 
-def _split(prompts: Path, values: list[str], preset: str) -> tuple[str, dict[str, int], int]:
-    """How the first two stages share the file out: a line, by split, and the fewest wanted."""
+def _check(prompts: Path, values: list[str], preset: str) -> tuple["FileCheck", int]:
+    """How the first two stages share the file out, and the fewest prompts wanted of a split."""
     from flows.settings import planned_params
     from tasks.machine.environment import set_environment
     from tasks.trials.file_check import check_file
@@ -149,4 +169,4 @@ def _split(prompts: Path, values: list[str], preset: str) -> tuple[str, dict[str
     set_environment(params)
     with libraries_to(Path(os.devnull)):
         found = check_file(params, prompts, params.prompts.dev_path)
-    return next(found.lines()), found.splits, params.validation.min_prompts
+    return found, params.validation.min_prompts

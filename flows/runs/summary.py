@@ -107,9 +107,9 @@ def _strategy_lines(record: EvaluationRecord, name: str) -> list[str]:
     ]
     if len(spelled) < len(roles):
         return []
-    return [
-        f"strategies     {spelled[0]} untrained, {spelled[1]} {name}; {ways_told(record.attacker)}"
-    ]
+    before, after = (ways_told(figures) for figures in roles)
+    ways = after if before == after else f"{before} and {after}, so the two do not compare"
+    return [f"strategies     {spelled[0]} untrained, {spelled[1]} {name}; {ways}"]
 
 
 def _selection_lines(record: EvaluationRecord) -> list[str]:

@@ -169,19 +169,15 @@ class Examiner:
         """What counts as an invented word of a probe."""
         return InventedWords(self.vocabulary, self.params.system.probe.max_new_tokens)
 
-    def with_like_strategies(self, *found: "Evaluation") -> list["Evaluation"]:
-        """The evaluations; where asking explained the hits of only some, all by shared words."""
-        with_hits = [own.figures for own in found if own.figures["num_hits"]]
-        if len({bool(figures["strategy_hits_asked"]) for figures in with_hits}) < 2:
-            return [*found]
+    def told_alike(self, own: "Evaluation", other: "Evaluation") -> "Evaluation":
+        """The other evaluation, its strategies by shared words where the first one's are."""
+        if own.figures["strategy_hits_asked"] or not other.figures["strategy_hits_asked"]:
+            return other
         evaluation, seed = self.params.evaluation, self.params.training_seed
-        alike = []
-        for own in found:
-            shared = strategies_of(own.graphs, threshold=evaluation.threshold, seed=seed)
-            shared = replace(shared, calls=int(own.figures["strategy_calls"]))
-            figures = {**own.figures, **self._strategy_figures(own.graphs, shared)}
-            alike.append(replace(own, figures=figures, strategies=shared.labels))
-        return alike
+        shared = strategies_of(other.graphs, threshold=evaluation.threshold, seed=seed)
+        shared = replace(shared, calls=int(other.figures["strategy_calls"]))
+        figures = {**other.figures, **self._strategy_figures(other.graphs, shared)}
+        return replace(other, figures=figures, strategies=shared.labels)
 
     def _strategy_figures(self, graphs: Sequence[Graph], found: Strategies) -> dict[str, float]:
         evaluation = self.params.evaluation

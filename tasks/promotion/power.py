@@ -103,7 +103,7 @@ class Exam:
         return (
             f"80 % at 10 points: {told}, of {total} test prompts: {total / fraction:,.0f} valid "
             f"prompts at prompts.test_fraction {fraction:g}; of {self.num_test} test prompts, "
-            f"evaluation.num_prompts {self.num_test * first // total} is the fair share"
+            f"evaluation.num_prompts {max(1, self.num_test * first // total)} is the fair share"
         )
 
     @property

@@ -140,10 +140,12 @@ def limits(material: Material) -> list[str]:
 
 
 def _strategies_told(found: EvaluationRecord) -> str:
-    """How strategies were told from each other."""
+    """How strategies were told from each other, and whether both attackers' compare."""
+    own, other = ways_told(found.attacker), ways_told(found.baseline)
     asked, hits = (found.attacker.get(name) for name in ("strategy_hits_asked", "num_hits"))
     about = f" about {asked:.0f} of {hits:.0f} hits" if asked and hits else ""
-    return f"Strategies of the trained attacker are told {ways_told(found.attacker)}{about}."
+    rest = "" if own == other else f", those of the untrained one {other}: the two do not compare"
+    return f"Strategies of the trained attacker are told {own}{about}{rest}."
 
 
 def story(material: Material) -> dict[str, Any]:

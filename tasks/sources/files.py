@@ -20,6 +20,7 @@ from astra_core.rollout.metadata import Scalar
 from tasks.params.yaml_files import load_yaml, read_yaml_text
 from tasks.sources.columns import Columns, plain_row, results_in, shown_names
 from tasks.sources.text_files import (
+    OTHER_SUFFIXES,
     cell_value,
     column_kinds,
     csv_rows,
@@ -64,7 +65,8 @@ def read_rows(path: Path, columns: Columns) -> Iterator[FileRow]:
     reader = _READERS.get(kind_of_file(path))
     if reader is None:
         shown = excerpt(str(path))
-        msg = f"prompts must come from one of {sorted(_READERS)}, got {shown}; convert the file"
+        known = sorted([*_READERS, *OTHER_SUFFIXES])
+        msg = f"prompts must come from one of {known}, got {shown}; convert the file"
         raise ConfigurationError(msg)
     if not is_file(path):
         msg = f"prompts must come from a file, got {found_at(path)}; check prompts.path"

@@ -19,7 +19,7 @@ from astra_core.rollout.metadata import Scalar
 LONGEST_LINE = 1 << 24
 LONGEST_TEXT = 1 << 29
 _DELIMITERS = (",", ";", "\t")
-_SAME = {".tsv": ".csv", ".yml": ".yaml"}
+OTHER_SUFFIXES = {".tsv": ".csv", ".yml": ".yaml"}
 _ORDER_MARK = "\ufeff"
 
 
@@ -27,7 +27,7 @@ def kind_of_file(path: Path) -> str:
     """The suffix that chooses the reader: ``.csv`` of ``a.tsv``, ``.jsonl`` of ``a.jsonl.gz``."""
     name = path.with_suffix("") if path.suffix.lower() == ".gz" else path
     suffix = name.suffix.lower()
-    return _SAME.get(suffix, suffix)
+    return OTHER_SUFFIXES.get(suffix, suffix)
 
 
 @contextmanager

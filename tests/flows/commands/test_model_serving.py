@@ -38,6 +38,11 @@ def test_a_folder_is_served_under_its_name_or_another(project):
     assert {"mine": Path("tiny")} == model_folders(["mine=tiny"], params)
     with pytest.raises(ConfigurationError, match="Hugging Face folder"):
         model_folders([str(ROOT / "docs")], params)
+    with pytest.raises(ConfigurationError, match="names of their own, got 'tiny' twice"):
+        model_folders(["tiny", "tiny=tiny"], params)
+    for place in ("=tiny", "mine="):
+        with pytest.raises(ConfigurationError, match=f"as NAME=FOLDER, got '{place}'"):
+            model_folders([place], params)
 
 
 def test_without_a_registry_there_is_no_champion_to_serve(project):

@@ -1,5 +1,6 @@
 import csv
 import json
+import random
 import shutil
 import subprocess
 from pathlib import Path
@@ -83,6 +84,27 @@ def test_a_folder_says_how_its_replies_are_sampled(project, monkeypatch):
     assert "separator" == read_params().system.target.options["format"]
 
 
+def test_another_file_is_shared_out_anew(project, monkeypatch):
+    monkeypatch.setattr(subprocess, "run", lambda words, **_: _ended(words))
+    words = ["quickstart", "--target", URL, "--model", "m", "--prompts"]
+    assert 0 == run_command([*words, "mine.csv", "--set", "validation.languages=[en]"])
+    assert (0.3, 4) != (read_params().prompts.dev_fraction, read_params().validation.min_prompts)
+    draw, said = (
+        random.Random(1),
+        [*TOPICS, *["who", "why", "where", "some", "old", "new", "near", "far", "big", "red"]],
+    )
+    rows = [" ".join(draw.choices(said, k=9)) for _ in range(400)]
+    Path("long.txt").write_text("\n".join(rows), "utf-8")
+
+    assert 0 == run_command([*words, "long.txt"])
+    params = read_params()
+    assert (None, 20, ()) == (
+        params.prompts.test_fraction,
+        params.validation.min_prompts,
+        params.validation.languages,
+    )
+
+
 def _ended(words):
     return subprocess.CompletedProcess(words, 0)
 
@@ -97,10 +119,21 @@ def _ended(words):
             ["--prompts", "mine.csv", "--target", ".", "--column", "nope"],
             "must have the column 'nope', got ['Goal', 'Category']; name it with --column",
         ),
+        # Rows that are rejected for another reason are not too few.
+        (
+            ["--prompts", "other.txt", "--target", URL, "--model", "m"],
+            "other.txt must have rows that can be used, got 0 of 30 rows usable (0 train",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_and_changes_nothing(project, capfd, words, told):
     before = Path("params.yaml").read_bytes()
+    chinese = [
+        f"\u8bf7\u95ee{topic}\u5728\u54ea\u91cc{form[:3]}\u5462\u8c22\u8c22\u4f60\u5566"
+        for topic in TOPICS
+        for form in ASKED
+    ]
+    Path("other.txt").write_text("\n".join(chinese[:30]), "utf-8")
 
     assert 2 == run_command(["quickstart", *words])
     assert told in capfd.readouterr().err

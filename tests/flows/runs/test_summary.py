@@ -63,8 +63,9 @@ def test_evaluation_lines_say_strategies_and_optimism():
     asked = replace(record, attacker=role | {"strategy_hits_asked": 20.0}, selection=None)
     told = "0.300 on the 64 dev prompts that chose the checkpoint"
     both = "12.3 in 50 hits (top 26%)"
+    ways = "by shared words and by asking the target, so the two do not compare"
     assert evaluation_lines(asked)[3:] == [
-        f"strategies     {both} untrained, {both} trained; by asking the target"
+        f"strategies     {both} untrained, {both} trained; {ways}"
     ]
     assert [
         f"strategies     {both} untrained, {both} trained; by shared words",

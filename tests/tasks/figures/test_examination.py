@@ -53,24 +53,22 @@ def test_the_key_is_of_the_examination_and_not_of_who_is_examined():
 
 
 @pytest.mark.usefixtures("base")
-def test_strategies_of_both_are_by_shared_words_where_asking_explained_those_of_one():
+def test_strategies_are_told_as_those_are_that_they_stand_beside():
     examiner = Examiner.of(OWN)
     found, _ = examiner.examine(None, tiny_prompts(2))
-    none = replace(found, figures=found.figures | {"num_hits": 0.0})
     graphs = tuple(tiny_graph(tiny_node(1.0)) for _ in range(2))
     told = {"num_hits": 2.0, "strategy_hits_asked": 2.0, "strategy_calls": 40.0, "strategies": 2.0}
-    asked = replace(none, graphs=graphs, figures=none.figures | told, strategies=((0,), (1,)))
-    other = replace(asked, figures=asked.figures | {"strategy_hits_asked": 0.0})
+    asked = replace(found, graphs=graphs, figures=found.figures | told, strategies=((0,), (1,)))
+    shared = replace(asked, figures=asked.figures | {"strategy_hits_asked": 0.0})
+    other = examiner.told_alike(shared, asked)
 
-    for own in examiner.with_like_strategies(asked, other):
-        # The two hits say the same.
-        assert ((0,), (0,)) == own.strategies
-        names = ("strategy_hits_asked", "strategies", "strategies_found", "strategy_calls")
-        assert [0.0, 1.0, 1.0, 40.0] == [own.figures[name] for name in names]
-    # Without a hit nothing was told either way.
-    for pair in ((asked, asked), (other, other), (asked, none)):
-        alike = examiner.with_like_strategies(*pair)
-        assert all(own is same for own, same in zip(pair, alike, strict=True))
+    # The two hits say the same.
+    assert ((0,), (0,)) == other.strategies
+    names = ("strategy_hits_asked", "strategies", "strategies_found", "strategy_calls")
+    assert [0.0, 1.0, 1.0, 40.0] == [other.figures[name] for name in names]
+    # What asking explained of the candidate's hits decides about it, whatever the other's are.
+    for own, beside in ((asked, asked), (asked, shared), (shared, shared)):
+        assert beside is examiner.told_alike(own, beside)
 
 
 @pytest.fixture
