@@ -19,6 +19,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import Field
 
+from astra_core.errors import ConfigurationError
 from astra_core.settings.sizes import MOST_NEW_TOKENS
 from tasks.serving.talking import SampledText, ServedModel, Wanted
 from tasks.serving.wire import Body, RefusalError, body_of, refusal
@@ -114,14 +115,18 @@ class Speakers:
         self._lock = threading.Lock()
 
     def named(self, name: str) -> ServedModel:
-        """The model of this name. Raises RefusalError if there is none."""
+        """The model of this name. Raises RefusalError if there is none, or it cannot be loaded."""
         folder = self.folders().get(name)
         if folder is None:
             msg = f"The model '{name}' does not exist"
             raise RefusalError(msg, status=404, param="model", code="model_not_found")
         with self._lock:
             if folder not in self._loaded:
-                self._loaded[folder] = self._load(folder)
+                try:
+                    self._loaded[folder] = self._load(folder)
+                except ConfigurationError as error:
+                    msg = f"The model '{name}' cannot be served: {error}"
+                    raise RefusalError(msg, status=503, param="model") from None
                 if len(self._loaded) > _KEPT:
                     self._loaded.popitem(last=False)
             self._loaded.move_to_end(folder)

@@ -7,7 +7,7 @@ from job_service import client_of, served
 
 from astra_parts.testing import tiny_language_model
 from tasks.serving.inference import Speakers, add_inference
-from tasks.serving.wire import make_app
+from tasks.serving.wire import RefusalError, make_app
 
 CHAT = [{"role": "user", "content": "why so"}]
 
@@ -105,3 +105,13 @@ def test_an_unknown_model_and_no_json_are_errors_of_the_interface(url, openai):
         say(client_of(url), model="other")
 
     assert 400 == httpx.post(f"{url}/chat/completions", content=b"[").status_code
+
+
+def test_a_model_that_cannot_be_loaded_is_told_to_the_client(tmp_path):
+    model = tiny_language_model(0)
+    model.tokenizer.eos_token = None
+    model.model.save_pretrained(tmp_path)
+    model.tokenizer.save_pretrained(tmp_path)
+
+    with pytest.raises(RefusalError, match=r"'mute' cannot be served: system\.separator must"):
+        Speakers(lambda: {"mute": tmp_path}).named("mute")
