@@ -378,6 +378,7 @@ class LanguageModel:
                 store=self._store,
                 room=room,
                 takes_stems=self._takes_stems,
+                has_plain_head=self.plan.abilities.has_plain_head,
             )
         way = PaddedReading if self.plan.reading == "padded" else LoneReading
         return way(self._talker, contexts, suffix_lengths)

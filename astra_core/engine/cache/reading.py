@@ -7,19 +7,23 @@ way is tested against it. ``LoneReading`` serves models that cannot be padded ei
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from astra_core.engine.bars import bars_of, lower_barred
 from astra_core.engine.cache.key_values import KeyValues, Pass
 from astra_core.engine.cache.prefixes import PrefixStore
 from astra_core.engine.head import blocks_of
 from astra_core.engine.masks import attention_masks
 from astra_core.models.rows import chosen_logprobs, lone_logits, pad_rows
+
+# Of scored tokens: enough rows for the head's product, in little memory.
+_LOGITS_AT_ONCE = 1 << 24
 
 
 class Reading(ABC):
@@ -114,7 +118,7 @@ class LoneReading(Reading):
         logits = [lone_logits(model, ids) for ids in self._ids]
         self.logits = torch.stack([own[-1] for own in logits])
         kept = [own[-1 - n :] for own, n in zip(logits, suffix_lengths, strict=True)]
-        self.suffix_logprobs = _suffixes(torch.cat(kept), contexts, suffix_lengths)
+        self.suffix_logprobs = _suffixes([torch.cat(kept)], contexts, suffix_lengths)
 
     def select(self, rows: Sequence[int], *, room: int = 0) -> None:
         """See ``Reading.select``."""
@@ -148,7 +152,9 @@ class CachedReading(Reading):
         store: PrefixStore | None,
         room: int,
         takes_stems: bool = False,
+        has_plain_head: bool = False,
     ) -> None:
+        """``takes_stems`` and ``has_plain_head``: see ``Abilities``."""
         self._model = model
         self._store = store
         self._takes_stems = takes_stems
@@ -159,12 +165,18 @@ class CachedReading(Reading):
         self._values = self._values_from_store(contexts, limits, room + 1)
         starts = self._values.totals
         kept = [n + 1 for n in suffix_lengths]
-        logits = self._logits(
-            [ids[start:] for ids, start in zip(contexts, starts, strict=True)], kept
-        )
+        unread = [ids[start:] for ids, start in zip(contexts, starts, strict=True)]
         ends = torch.tensor(kept, device=self._device).cumsum(0) - 1
-        self.logits = logits[ends]
-        self.suffix_logprobs = _suffixes(logits, contexts, suffix_lengths)
+        if has_plain_head and any(suffix_lengths):
+            # The logits of every scored token together would be larger than all else that is held.
+            states = self._kept(unread, kept, of=model.base_model)
+            self.logits = self._head(states[ends])
+            blocks = torch.split(states, max(1, _LOGITS_AT_ONCE // self.logits.shape[1]))
+            self.suffix_logprobs = _suffixes(map(self._head, blocks), contexts, suffix_lengths)
+        else:
+            logits = self._kept(unread, kept, of=model)
+            self.logits = logits[ends]
+            self.suffix_logprobs = _suffixes([logits], contexts, suffix_lengths)
 
     def _values_from_store(
         self, contexts: Sequence[Sequence[int]], limits: Sequence[int], room: int
@@ -193,33 +205,41 @@ class CachedReading(Reading):
         """True if rows should share their prefixes in a stem: most have a sibling."""
         return self._takes_stems and 2 * num_prefixes <= num_rows
 
-    def _logits(
-        self, tokens: Sequence[Sequence[int]], num_kept: Sequence[int]
-    ) -> Float[Tensor, "S V"]:
-        """Logits after the last ``num_kept[b]`` tokens of each row, row by row."""
+    def _head(self, states: Float[Tensor, "S H"]) -> Float[Tensor, "S V"]:
+        return lower_barred(self._model.get_output_embeddings()(states), bars_of(self._model))
+
+    def _kept(
+        self, tokens: Sequence[Sequence[int]], num_kept: Sequence[int], *, of: Any
+    ) -> Float[Tensor, "S X"]:
+        """What a model or its body says after the last ``num_kept[b]`` tokens, row by row."""
         width = max(map(len, tokens))
         ids = torch.zeros((len(tokens), width), dtype=torch.long)
         is_kept = torch.zeros((len(tokens), width), dtype=torch.bool)
         for row, (own, kept) in enumerate(zip(tokens, num_kept, strict=True)):
             ids[row, : len(own)] = torch.tensor(own)
             is_kept[row, len(own) - kept : len(own)] = True
-        return self._forward(ids.to(self._device), [len(own) for own in tokens], is_kept)
+        ids, is_kept = ids.to(self._device), is_kept.to(self._device)
+        counts = [len(own) for own in tokens]
+        if of is self._model:
+            found: Tensor = self._forward(ids, counts, of, logits_to_keep=is_kept).logits
+        else:
+            found = self._forward(ids, counts, of).last_hidden_state[is_kept]
+        return found
 
     def _forward(
-        self, ids: Int[Tensor, "B Q"], counts: Sequence[int], is_kept: Bool[Tensor, "B Q"] | int
-    ) -> Float[Tensor, "S V"]:
+        self, ids: Int[Tensor, "B Q"], counts: Sequence[int], model: Any, **asked: Any
+    ) -> Any:
         told = self._values.open(counts, self._device)
-        output = self._model(
+        output = model(
             input_ids=ids,
             attention_mask=self._masks(told),
             position_ids=told.positions,
             past_key_values=self._values,
-            logits_to_keep=is_kept if isinstance(is_kept, int) else is_kept.to(self._device),
             use_cache=True,
+            **asked,
         )
         self._values.close()
-        logits: Tensor = output.logits
-        return logits
+        return output
 
     def _masks(self, told: Pass) -> Any:
         if told.is_even and told.slots.shape[1] == 1 and not _window(self._model):
@@ -271,7 +291,8 @@ class CachedReading(Reading):
             if is_alive:
                 ids.append(token)
         counts = [int(is_alive) for is_alive in alive]
-        self.logits = self._forward(tokens[:, None], counts, 1)[:, -1]
+        output = self._forward(tokens[:, None], counts, self._model, logits_to_keep=1)
+        self.logits = output.logits[:, -1]
         return self.logits
 
     @property
@@ -293,11 +314,20 @@ def _window(model: Any) -> int | None:
 
 
 def _suffixes(
-    logits: Float[Tensor, "S V"], contexts: Sequence[Sequence[int]], lengths: Sequence[int]
+    logits: Iterable[Float[Tensor, "S V"]],
+    contexts: Sequence[Sequence[int]],
+    lengths: Sequence[int],
 ) -> list[tuple[float, ...]]:
-    """Log-probabilities of the last tokens, from the logits before each and one after all."""
+    """Log-probabilities of the last tokens, from the logits before each and one after all.
+
+    ``logits``: in one piece or several.
+    """
     labels = [[*c[len(c) - n :], 0] for c, n in zip(contexts, lengths, strict=True)]
-    flat = torch.tensor([label for own in labels for label in own], device=logits.device)
-    values = torch.cat([chosen_logprobs(logits[own], flat[own]) for own in blocks_of(logits)])
-    found, ends = values.tolist(), [0, *accumulate(map(len, labels))]
-    return [tuple(found[begin : end - 1]) for begin, end in pairwise(ends)]
+    flat = torch.tensor([label for own in labels for label in own])
+    values: list[float] = []
+    for piece in logits:
+        own = flat[len(values) : len(values) + len(piece)].to(piece.device)
+        found = [chosen_logprobs(piece[rows], own[rows]) for rows in blocks_of(piece)]
+        values += torch.cat(found).tolist()
+    ends = [0, *accumulate(map(len, labels))]
+    return [tuple(values[begin : end - 1]) for begin, end in pairwise(ends)]

@@ -95,7 +95,7 @@ def counted(*models):
     """Notes how many tokens the models read."""
     read = []
     handles = [
-        own.model.register_forward_pre_hook(
+        own.model.base_model.register_forward_pre_hook(
             lambda _, given, named: read.append((given or (named["input_ids"],))[0].numel()),
             with_kwargs=True,
         )
