@@ -15,7 +15,6 @@ from tasks.builtin import language_model
 WORK = (
     (LanguageModel, "continuations"),
     (LanguageModel, "continuation_logprobs"),
-    (LanguageModel, "read"),
     (Updates, "apply"),
     (language_model, "make_language_model"),
 )

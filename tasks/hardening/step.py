@@ -9,6 +9,7 @@ from tasks.hardening.measures import measure
 from tasks.hardening.pairs import write_pairs
 from tasks.hardening.places import HardeningPlace
 from tasks.machine.console import Parser
+from tasks.machine.garbage import collect_rarely
 from tasks.pipeline import failures
 from tasks.pipeline.boundary import run_command
 from tasks.records.hardening import NOTHING_FOUND
@@ -38,6 +39,7 @@ STEPS: Mapping[str, Callable[[int, HardeningPlace], str]] = {"train": _train, "m
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status, after the step is done and a line about it printed."""
+    collect_rarely()
     parser = Parser(prog="python -m tasks.hardening.step")
     parser.add_argument("step", choices=STEPS)
     parser.add_argument("number", type=whole_number)

@@ -31,7 +31,6 @@ from tasks.machine.console import (
     warnings_shown,
 )
 from tasks.machine.environment import set_environment, set_up_process
-from tasks.machine.garbage import collect_rarely
 from tasks.machine.parents import end_group_with_parent
 from tasks.machine.privacy import keep_private
 from tasks.machine.processes import run_together
@@ -102,7 +101,6 @@ def run_command(name: str, work: Callable[[Params], str]) -> int:
 
     What it tells is printed, line by line; its failure, if any, is left in a file.
     """
-    collect_rarely()
     keep_private()
     failures.clear_failure(name)
     failures.stop_on_terminate()

@@ -25,6 +25,7 @@ from tasks.figures.category_table import (
     read_rates,
 )
 from tasks.machine.console import Parser, complain, say
+from tasks.machine.garbage import collect_rarely
 from tasks.machine.scratch import scratch_folder
 from tasks.params.schema import Params
 from tasks.pipeline import failures
@@ -189,6 +190,7 @@ def _tell(known: KnownPrompts, num_met: int) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status, after the examination that the command line asks for is left as JSON."""
+    collect_rarely()
     parser = Parser(prog="python -m tasks.promotion.reevaluation")
     parser.add_argument("--seed", type=whole_number, required=True)
     parser.add_argument("--file", type=Path)

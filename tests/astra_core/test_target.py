@@ -7,7 +7,7 @@ MEMBERS = sorted(name for name in vars(Target) if not name.startswith("_"))
 
 
 def test_a_local_model_has_every_member_and_takes_the_same_arguments():
-    for name in ("digest", "respond", "read", "remembering"):
+    for name in ("digest", "respond", "remembering"):
         own, promised = getattr(CausalLM, name), getattr(Target, name)
         assert list(inspect.signature(own).parameters) == list(
             inspect.signature(promised).parameters
