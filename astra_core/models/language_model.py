@@ -261,7 +261,7 @@ class LanguageModel:
             )
         found: list[Continuations | None] = [None] * len(contexts)
         for chunk in stem_batches(
-            self._continued(contexts, keys, lengths),
+            self._as_held(contexts, keys, lengths),
             room=generation.max_new_tokens,
             budget=tokens_per_batch,
             takes_stems=self._takes_stems,
@@ -346,7 +346,7 @@ class LanguageModel:
             for own, suffix in zip(keys, reading.suffix_logprobs, strict=True)
         ]
 
-    def _continued(
+    def _as_held(
         self,
         contexts: Sequence[Sequence[int]],
         keys: Sequence[Sequence[bytes]],

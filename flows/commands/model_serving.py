@@ -160,12 +160,12 @@ def model_folders(places: Sequence[str], params: "Params") -> dict[str, Path]:
         if is_named and not (name and rest):
             msg = f"a model must be named as NAME=FOLDER, got {excerpt(place)}"
             raise ConfigurationError(msg)
+        is_folder = is_named or Path(place).exists()
         if not is_named:
-            name, rest = (Path(place).resolve().name if Path(place).exists() else place), place
+            name, rest = (Path(place).resolve().name if is_folder else place), place
         if name in found:
             msg = f"models must have names of their own, got {excerpt(name)} twice; use NAME=FOLDER"
             raise ConfigurationError(msg)
-        is_folder = is_named or Path(place).exists()
         found[name] = require_folder(rest) if is_folder else _version(place, params)
     return found
 

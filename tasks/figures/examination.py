@@ -169,7 +169,7 @@ class Examiner:
         """What counts as an invented word of a probe."""
         return InventedWords(self.vocabulary, self.params.system.probe.max_new_tokens)
 
-    def told_alike(self, own: "Evaluation", other: "Evaluation") -> "Evaluation":
+    def match_strategies(self, own: "Evaluation", other: "Evaluation") -> "Evaluation":
         """The other evaluation, its strategies by shared words where the first one's are."""
         if own.figures["strategy_hits_asked"] or not other.figures["strategy_hits_asked"]:
             return other

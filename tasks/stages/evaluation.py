@@ -77,7 +77,7 @@ def evaluate_attacker(
     trained, key = setup.examine(files.attacker, prompts)
     first = StoredRollouts(files.rollouts / ROLLOUTS_FILE) if evaluation.bandit_calls else ()
     untrained, _ = setup.examine(None, prompts, first=first)
-    untrained = setup.told_alike(trained, untrained)
+    untrained = setup.match_strategies(trained, untrained)
     labels = category_labels(prompts)
     record = _compare(trained, untrained, labels, key=key, examiner=setup)
     record = replace(record, belief=setup.believer.belief(trained, untrained))

@@ -169,12 +169,12 @@ class CachedReading(Reading):
         ends = torch.tensor(kept, device=self._device).cumsum(0) - 1
         if has_plain_head and any(suffix_lengths):
             # The logits of every scored token together would be larger than all else that is held.
-            states = self._kept(unread, kept, of=model.base_model)
+            states = self._read_tokens(unread, kept, of=model.base_model)
             self.logits = self._head(states[ends])
             blocks = torch.split(states, max(1, _LOGITS_AT_ONCE // self.logits.shape[1]))
             self.suffix_logprobs = _suffixes(map(self._head, blocks), contexts, suffix_lengths)
         else:
-            logits = self._kept(unread, kept, of=model)
+            logits = self._read_tokens(unread, kept, of=model)
             self.logits = logits[ends]
             self.suffix_logprobs = _suffixes([logits], contexts, suffix_lengths)
 
@@ -208,7 +208,7 @@ class CachedReading(Reading):
     def _head(self, states: Float[Tensor, "S H"]) -> Float[Tensor, "S V"]:
         return lower_barred(self._model.get_output_embeddings()(states), bars_of(self._model))
 
-    def _kept(
+    def _read_tokens(
         self, tokens: Sequence[Sequence[int]], num_kept: Sequence[int], *, of: Any
     ) -> Float[Tensor, "S X"]:
         """What a model or its body says after the last ``num_kept[b]`` tokens, row by row."""

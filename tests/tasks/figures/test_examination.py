@@ -60,7 +60,7 @@ def test_strategies_are_told_as_those_are_that_they_stand_beside():
     told = {"num_hits": 2.0, "strategy_hits_asked": 2.0, "strategy_calls": 40.0, "strategies": 2.0}
     asked = replace(found, graphs=graphs, figures=found.figures | told, strategies=((0,), (1,)))
     shared = replace(asked, figures=asked.figures | {"strategy_hits_asked": 0.0})
-    other = examiner.told_alike(shared, asked)
+    other = examiner.match_strategies(shared, asked)
 
     # The two hits say the same.
     assert ((0,), (0,)) == other.strategies
@@ -68,7 +68,7 @@ def test_strategies_are_told_as_those_are_that_they_stand_beside():
     assert [0.0, 1.0, 1.0, 40.0] == [other.figures[name] for name in names]
     # What asking explained of the candidate's hits decides about it, whatever the other's are.
     for own, beside in ((asked, asked), (asked, shared), (shared, shared)):
-        assert beside is examiner.told_alike(own, beside)
+        assert beside is examiner.match_strategies(own, beside)
 
 
 @pytest.fixture
