@@ -174,7 +174,7 @@ def _three_steps(model: Any, reading: Reading) -> list[torch.Tensor]:
 
 
 def _cached_reading(model: Any, contexts: Contexts) -> Reading:
-    return CachedReading(model, contexts, [1] * len(contexts), store=None, room=1)
+    return CachedReading(model, contexts, [1] * len(contexts), room=1)
 
 
 def _padded_reading(model: Any, contexts: Contexts) -> Reading:
@@ -189,7 +189,11 @@ def _siblings_on_a_stem(model: Any, contexts: Contexts) -> Reading:
     store = PrefixStore(1 << 30)
 
     def read(rows: Contexts) -> CachedReading:
-        return CachedReading(model, rows, [1] * len(rows), store=store, room=1, takes_stems=True)
+        ones = [1] * len(rows)
+        places = store.places(rows, ones)
+        return CachedReading(
+            model, rows, ones, store=store, places=places, room=1, takes_stems=True
+        )
 
     read(contexts).close()
     return read(_siblings(contexts))

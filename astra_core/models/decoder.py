@@ -8,6 +8,7 @@ from torch import Tensor
 
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.cache.reading import Reading
+from astra_core.engine.steps.step import DrawnRow
 from astra_core.models.decoding import SHIFT, sample
 from astra_core.seeding import uniforms
 
@@ -46,8 +47,8 @@ class Decoder:
         self._tokens: list[list[int]] = [[] for _ in keys]
         self._logprobs: list[list[float]] = [[] for _ in keys]
 
-    def run(self) -> list[tuple[list[int], list[float]]]:
-        """Token ids and their log-probabilities under the unmodified model, one pair per row."""
+    def run(self) -> list[DrawnRow]:
+        """What each row draws."""
         rows = list(range(len(self._tokens)))
         alive = [True] * len(rows)
         limit = self._generation.max_new_tokens
@@ -62,7 +63,7 @@ class Decoder:
                 token = token[torch.tensor(kept, device=token.device)]
                 rows, alive = [rows[place] for place in kept], [True] * len(kept)
             self._reading.advance(token, alive)
-        return list(zip(self._tokens, self._logprobs, strict=True))
+        return list(map(DrawnRow, self._tokens, self._logprobs))
 
     def _words_of(self, contexts: Sequence[Sequence[int]]) -> Bool[Tensor, "B V"] | None:
         """The tokens that each row has read or sampled, if a penalty needs them."""

@@ -10,34 +10,26 @@ import torch
 
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.bars import bar
-from astra_core.engine.cache.key_values import KeyValues
 from astra_core.engine.cache.prefixes import PrefixStore
-from astra_core.engine.cache.reading import CachedReading, LoneReading, PaddedReading, Reading
-from astra_core.engine.cache.sharing import Continued, best_prefixes, stem_batches
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.engine.machine import Machine
 from astra_core.engine.plan import Plan
 from astra_core.engine.products.norms import use_fused_gelu, use_fused_norms
-from astra_core.engine.steps.step import quick_kernels
 from astra_core.engine.steps.stepper import Stepper
 from astra_core.engine.talking_copy import TalkingCopy
 from astra_core.files import record_digest
+from astra_core.models.continuation import ContinuationSampler
 from astra_core.models.control_tokens import as_text, control_ids, encoded, unsaid_ids
-from astra_core.models.decoder import Decoder
 from astra_core.models.generation_file import consistent_generation
 from astra_core.models.lora import base_among, merged_state, read_adapters
 from astra_core.models.marked_template import turn_end
 from astra_core.models.pretrained import Dtype, load_pretrained
 from astra_core.models.rows import row_batches
-from astra_core.models.stepped import RowToDraw, SteppedRows
 from astra_core.models.tokenizers import meaning_of_ids, separator_ids_of
 from astra_core.models.utterances import Continuations, Elsewhere, Utterance
 
 # A conversation is rendered again for every turn, but its texts are not encoded again.
 _MOST_ENCODED = 1 << 14
-# What several contexts begin with is read before, if it has so many tokens and so many need not be
-# read again: a pass of its own costs as much as some hundred tokens of a batch.
-_LEAST_SHARED, _WORTH_READING = 16, 512
 
 
 class LanguageModel:
@@ -252,136 +244,24 @@ class LanguageModel:
         """
         if self.elsewhere is not None:
             return self.elsewhere.continuations(self, contexts, keys, generation=generation)
-        lengths = suffix_lengths or [0] * len(contexts)
-        if self._store is not None and self.plan.reading == "cached":
-            self._read_shared(contexts, lengths, self._store, budget=tokens_per_batch)
-        if self.plan.steps and any(keys):
-            return self._continue_in_steps(
-                contexts, keys, generation, suffix_lengths=lengths, budget=tokens_per_batch
-            )
-        found: list[Continuations | None] = [None] * len(contexts)
-        for chunk in stem_batches(
-            self._as_held(contexts, keys, lengths),
-            room=generation.max_new_tokens,
-            budget=tokens_per_batch,
-            takes_stems=self._takes_stems,
-        ):
-            sampled = self._continue_chunk(
-                [contexts[i] for i in chunk],
-                [keys[i] for i in chunk],
-                generation,
-                suffix_lengths=[lengths[i] for i in chunk],
-            )
-            for index, continuation in zip(chunk, sampled, strict=True):
-                found[index] = continuation
-        return [continuation for continuation in found if continuation is not None]
-
-    def _continue_in_steps(
-        self,
-        contexts: Sequence[Sequence[int]],
-        keys: Sequence[Sequence[bytes]],
-        generation: GenerationConfiguration,
-        *,
-        suffix_lengths: Sequence[int],
-        budget: int,
-    ) -> list[Continuations]:
-        """The same in steps of fixed shape."""
-        suffixes: dict[int, tuple[float, ...]] = {}
-
-        def read(chosen: Sequence[int]) -> KeyValues:
-            asked = [0 if index in suffixes else suffix_lengths[index] for index in chosen]
-            own = [contexts[index] for index in chosen]
-            reading = CachedReading(self._talker, own, asked, store=self._store, room=0)
-            for index, found in zip(chosen, reading.suffix_logprobs, strict=True):
-                suffixes.setdefault(index, found)
-            return reading.values
-
-        tasks = [RowToDraw(index, key) for index, own in enumerate(keys) for key in own]
-        rules = (self.end_ids, self.barred_ids, self._spare_id)
-        rows = SteppedRows(contexts, generation, self._stepper, read, rules, self._store)
-        with quick_kernels():
-            drawn = iter(rows.drawn(tasks, budget=budget))
-        utterances = [tuple(self._utterance(*next(drawn)) for _ in own) for own in keys]
-        silent = [index for index, own in enumerate(keys) if not own]
-        others = self.continuations(
-            [contexts[index] for index in silent],
-            [()] * len(silent),
-            generation,
-            suffix_lengths=[suffix_lengths[index] for index in silent],
-            tokens_per_batch=budget,
+        sampler = ContinuationSampler(
+            self._talker,
+            self.plan,
+            self._store,
+            (self.end_ids, self.barred_ids, self._spare_id),
+            self._stepper,
         )
-        suffixes |= {i: one.suffix_logprobs for i, one in zip(silent, others, strict=True)}
-        return [Continuations(own, suffixes[index]) for index, own in enumerate(utterances)]
-
-    def _continue_chunk(
-        self,
-        contexts: Sequence[Sequence[int]],
-        keys: Sequence[Sequence[bytes]],
-        generation: GenerationConfiguration,
-        *,
-        suffix_lengths: Sequence[int],
-    ) -> list[Continuations]:
-        # Rows that are selected get room of their own.
-        is_plain = all(len(own) == 1 for own in keys)
-        room = generation.max_new_tokens if is_plain else 0
-        reading = self._reading(contexts, suffix_lengths, room=room)
-        owners = [index for index, own in enumerate(keys) for _ in own]
-        utterances: list[Utterance] = []
-        if owners:
-            reading.select(owners, room=generation.max_new_tokens)
-            decoder = Decoder(
-                reading,
-                [contexts[owner] for owner in owners],
-                generation,
-                keys=[key for own in keys for key in own],
-                end_ids=self.end_ids,
-                barred=self.barred_ids,
-                spare=self._spare_id,
-            )
-            utterances = [self._utterance(*row) for row in decoder.run()]
-        reading.close()
-        stream = iter(utterances)
+        found = sampler.sample(
+            contexts,
+            keys,
+            generation,
+            suffix_lengths=suffix_lengths or [0] * len(contexts),
+            budget=tokens_per_batch,
+        )
         return [
-            Continuations(tuple(next(stream) for _ in own), suffix)
-            for own, suffix in zip(keys, reading.suffix_logprobs, strict=True)
+            Continuations(tuple(self._utterance(*row) for row in rows), suffix)
+            for rows, suffix in found
         ]
-
-    def _as_held(
-        self,
-        contexts: Sequence[Sequence[int]],
-        keys: Sequence[Sequence[bytes]],
-        suffix_lengths: Sequence[int],
-    ) -> list[Continued]:
-        """How the cache of a reading will hold each context."""
-        found = []
-        for context, own, suffix in zip(contexts, keys, suffix_lengths, strict=True):
-            place = None
-            if self._store is not None and self.plan.reading == "cached":
-                place = self._store.find(context, limit=len(context) - 1 - suffix)
-            where, known = (place[:2], place[2]) if place else (None, 0)
-            found.append(Continued(where, known, len(context), max(len(own), 1)))
-        return found
-
-    @property
-    def _takes_stems(self) -> bool:
-        plan = self.plan
-        return plan.reading == "cached" and plan.abilities.takes_stems and not plan.steps
-
-    def _reading(
-        self, contexts: Sequence[Sequence[int]], suffix_lengths: Sequence[int], *, room: int
-    ) -> Reading:
-        if self.plan.reading == "cached":
-            return CachedReading(
-                self._talker,
-                contexts,
-                suffix_lengths,
-                store=self._store,
-                room=room,
-                takes_stems=self._takes_stems,
-                has_plain_head=self.plan.abilities.has_plain_head,
-            )
-        way = PaddedReading if self.plan.reading == "padded" else LoneReading
-        return way(self._talker, contexts, suffix_lengths)
 
     @contextmanager
     def remembering(self, max_bytes: int, *, is_bf16: bool = False) -> Iterator[None]:
@@ -410,7 +290,6 @@ class LanguageModel:
         self._copy.refresh()
         return self._copy.model
 
-    @property
     def _stepper(self) -> Stepper:
         """Of the model that talks now."""
         found = self._steppers.get(id(self._talker))
@@ -420,29 +299,6 @@ class LanguageModel:
             )
             self._steppers[id(self._talker)] = found
         return found
-
-    def _read_shared(
-        self,
-        contexts: Sequence[Sequence[int]],
-        suffix_lengths: Sequence[int],
-        store: PrefixStore,
-        *,
-        budget: int,
-    ) -> None:
-        """Reads what several contexts begin with, as an instruction, once, if that saves a pass."""
-        unread: dict[tuple[int, ...], list[int]] = {}
-        best = best_prefixes(contexts, [1] * len(contexts))
-        for context, suffix, (shared, rows) in zip(contexts, suffix_lengths, best, strict=True):
-            length = min(shared, len(context) - 1 - suffix)
-            if rows > 1 and length >= _LEAST_SHARED and not store.is_too_small:
-                known = store.find(context, limit=length)
-                missing = length - (known[2] if known else 0)
-                unread.setdefault(tuple(context[:length]), []).append(missing)
-        if sum(sum(own) - max(own) for own in unread.values()) >= _WORTH_READING:
-            prefixes = [prefix for prefix, own in unread.items() if max(own)]
-            nothing = GenerationConfiguration(max_new_tokens=1)
-            keys: list[list[bytes]] = [[] for _ in prefixes]
-            self.continuations(prefixes, keys, nothing, tokens_per_batch=budget)
 
     def _utterance(self, token_ids: list[int], logprobs: list[float]) -> Utterance:
         return Utterance(

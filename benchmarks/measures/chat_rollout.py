@@ -1,9 +1,8 @@
 """Rollouts of the demonstration's chat model against batched ``generate``, on one thread.
 
-``python -m benchmarks chat_rollout`` needs the model of ``make my/smollm2``. Both ways write and
-answer as many probes, all of full length, at the preset's settings in fp32, in turn. The plain way
-reads every context from its start, 16 rows at a time, and takes no likelihood; ours also scores
-each probe under the reference, which the plain way leaves to the update.
+``python -m benchmarks chat_rollout`` needs the model of ``make my/smollm2``. Both ways write,
+score under the reference and answer as many probes, all of full length, at the preset's settings in
+fp32, in turn. The plain way reads every context from its start, 16 rows at a time.
 """
 
 import csv
@@ -13,8 +12,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from astra_core.config import MachineConfiguration
 from astra_core.models.language_model import LanguageModel
+from astra_core.models.rows import pad_rows, padded_logprobs
 from astra_core.rollout import Prompt
 from astra_core.sampler import Sampler
 from astra_parts.arguments import LineParser, at_least_one
@@ -98,6 +100,8 @@ class _PlainRollout:
             rows = self._rows[start : start + ROWS]
             contexts = [context for _, context in rows]
             probes = plain_generate(system.attacker, contexts, system.config.probe)
+            with torch.no_grad():
+                padded_logprobs(system.reference.model, pad_rows(contexts, probes, pad_id=0))
             told = [
                 self._target_context(target, prompt, system.attacker.decode(probe))
                 for (prompt, _), probe in zip(rows, probes, strict=True)

@@ -58,6 +58,16 @@ class PrefixStore:
                 return (values, row, usable) if usable > 0 else None
         return None
 
+    def places(
+        self, contexts: Sequence[Sequence[int]], suffix_lengths: Sequence[int]
+    ) -> list[Place | None]:
+        """Where the beginning of each context is, as far as a reading that scores suffixes may go.
+
+        A place stays usable if the store forgets it.
+        """
+        pairs = zip(contexts, suffix_lengths, strict=True)
+        return [self.find(own, limit=len(own) - 1 - suffix) for own, suffix in pairs]
+
     def _forget_oldest(self) -> None:
         _, (values, names) = self._blocks.popitem(last=False)
         self._num_bytes -= values.num_bytes

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from astra_core.engine.bars import bars_of, lower_barred
 from astra_core.engine.cache.key_values import KeyValues, Pass
-from astra_core.engine.cache.prefixes import PrefixStore
+from astra_core.engine.cache.prefixes import Place, PrefixStore
 from astra_core.engine.head import blocks_of
 from astra_core.engine.masks import attention_masks
 from astra_core.models.rows import chosen_logprobs, lone_logits, pad_rows
@@ -149,20 +149,32 @@ class CachedReading(Reading):
         contexts: Sequence[Sequence[int]],
         suffix_lengths: Sequence[int],
         *,
-        store: PrefixStore | None,
+        store: PrefixStore | None = None,
+        places: Sequence[Place | None] | None = None,
         room: int,
         takes_stems: bool = False,
         has_plain_head: bool = False,
     ) -> None:
-        """``takes_stems`` and ``has_plain_head``: see ``Abilities``."""
+        """Reads what is unread of the contexts.
+
+        Args:
+            model: That reads.
+            contexts: Token ids.
+            suffix_lengths: How many last tokens of each to score.
+            store: Gets the rows at the end.
+            places: Where a store has the beginnings of contexts, not longer than all but suffix and
+                last token.
+            room: Tokens that rows may add.
+            takes_stems: See ``Abilities``.
+            has_plain_head: See there.
+        """
         self._model = model
         self._store = store
         self._takes_stems = takes_stems
         self._device = next(model.parameters()).device
         self._ids = [list(context) for context in contexts]
         self._retired: list[list[int]] = []
-        limits = [len(c) - 1 - n for c, n in zip(contexts, suffix_lengths, strict=True)]
-        self._values = self._values_from_store(contexts, limits, room + 1)
+        self._values = self._values_at(places or [None] * len(contexts), room + 1)
         starts = self._values.totals
         kept = [n + 1 for n in suffix_lengths]
         unread = [ids[start:] for ids, start in zip(contexts, starts, strict=True)]
@@ -178,26 +190,20 @@ class CachedReading(Reading):
             self.logits = logits[ends]
             self.suffix_logprobs = _suffixes([logits], contexts, suffix_lengths)
 
-    def _values_from_store(
-        self, contexts: Sequence[Sequence[int]], limits: Sequence[int], room: int
-    ) -> KeyValues:
-        """A cache with the part of every context that the store has."""
-        num_layers = self._model.config.get_text_config().num_hidden_layers
-        longest = max(map(len, contexts))
-        empty = KeyValues(num_layers, [0] * len(contexts), longest + room)
-        if self._store is None:
-            return empty
-        places = [self._store.find(c, limit=n) for c, n in zip(contexts, limits, strict=True)]
+    def _values_at(self, places: Sequence[Place | None], room: int) -> KeyValues:
+        """A cache with what is stored of every context."""
+        longest = max(map(len, self._ids))
         known = next((place for place in places if place is not None), None)
         if known is None:
-            return empty
+            num_layers = self._model.config.get_text_config().num_hidden_layers
+            return KeyValues(num_layers, [0] * len(places), longest + room)
         pieces = [place or (known[0], known[1], 0) for place in places]
         different = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
         if not self._is_shared(len(different), len(pieces)):
             return KeyValues.gathered(pieces, capacity=longest + room)
         longest = max(length for _, _, length in different)
         stem = KeyValues.gathered(list(different), capacity=longest)
-        pairs = zip(contexts, pieces, strict=True)
+        pairs = zip(self._ids, pieces, strict=True)
         unread = max(len(context) - length for context, (_, _, length) in pairs)
         return stem.forked([different[piece] for piece in pieces], capacity=unread + room)
 

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any
+
+from astra_core.engine.cache.key_values import KeyValues
+from astra_core.engine.cache.prefixes import Place
 
 
 def best_prefixes(
@@ -39,15 +41,24 @@ class Continued:
     """A context as a cache holds it.
 
     Attributes:
-        place: Of the stored beginning that it continues from; None if nothing of it is stored.
-        known: Tokens of that beginning.
+        place: The stored beginning that it continues from; None if nothing of it is stored.
+        length: In tokens.
         num_rows: How many rows continue from the context.
     """
 
-    place: Any
-    known: int
+    place: Place | None
     length: int
     num_rows: int
+
+    @property
+    def known(self) -> int:
+        """Tokens of the stored beginning."""
+        return self.place[2] if self.place else 0
+
+    @property
+    def family(self) -> tuple[KeyValues, int] | None:
+        """The stored row that it begins as."""
+        return self.place and self.place[:2]
 
 
 def stem_batches(
@@ -63,9 +74,10 @@ def stem_batches(
         budget: Positions of tokens.
         takes_stems: Beginnings that most rows share are stored once.
     """
-    families = {own.place: number for number, own in enumerate(reversed(rows))}
+    families = {own.family: number for number, own in enumerate(reversed(rows))}
     order = sorted(
-        range(len(rows)), key=lambda at: (rows[at].known, families[rows[at].place], rows[at].length)
+        range(len(rows)),
+        key=lambda at: (rows[at].known, families[rows[at].family], rows[at].length),
     )
     count = sum(own.num_rows for own in rows)
 
@@ -92,13 +104,13 @@ class _Held:
 
     def __init__(self, room: int, *, takes_stems: bool) -> None:
         self._room, self._takes_stems = room, takes_stems
-        self._places: set[tuple[Any, int]] = set()
+        self._places: set[Place | None] = set()
         self._known = self._unread = self._length = self._contexts = self._rows = 0
 
     def takes(self, own: Continued, budget: int, most: int) -> bool:
         """Adds the context if the batch is empty or stays within budget and number of rows."""
         before = vars(self) | {"_places": set(self._places)}
-        self._places.add((own.place, own.known))
+        self._places.add(own.place)
         self._known = max(self._known, own.known)
         self._unread = max(self._unread, own.length - own.known)
         self._length = max(self._length, own.length)

@@ -42,7 +42,7 @@ def _takes_steps(model: Any) -> bool:
 
 
 def _draw_rows(model: Any, contexts: list[list[int]]) -> list[DrawnRow]:
-    reading = CachedReading(model, contexts, [0] * len(contexts), store=None, room=0)
+    reading = CachedReading(model, contexts, [0] * len(contexts), room=0)
     step: DecodingStep = Stepper(model, captures=False).step(
         reading.values,
         GenerationConfiguration(max_new_tokens=_NEW, min_new_tokens=_NEW),

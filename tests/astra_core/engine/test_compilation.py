@@ -62,7 +62,7 @@ def test_a_compiled_step_draws_what_a_plain_one_draws():
     generation = GenerationConfiguration(max_new_tokens=3, min_new_tokens=3)
     found = []
     for is_compiled in (False, True):
-        reading = CachedReading(model, contexts, [0, 0], store=None, room=0)
+        reading = CachedReading(model, contexts, [0, 0], room=0)
         step = Stepper(model, captures=False, compiles=is_compiled).step(
             reading.values, generation, num_rows=2, num_slots=6, rules=((0,), (), None)
         )

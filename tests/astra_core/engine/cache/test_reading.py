@@ -29,7 +29,12 @@ def _without_gradient():
 
 def both(model, *, store=None, room=8):
     plain = PaddedReading(model, CONTEXTS, SUFFIXES)
-    return plain, CachedReading(model, CONTEXTS, SUFFIXES, store=store, room=room)
+    return plain, known_reading(model, CONTEXTS, SUFFIXES, store, room=room)
+
+
+def known_reading(model, contexts, suffixes, store, *, room):
+    places = store and store.places(contexts, suffixes)
+    return CachedReading(model, contexts, suffixes, store=store, places=places, room=room)
 
 
 def assert_alike(first, second, *, alive=None):
@@ -86,7 +91,7 @@ def lengths_read(model, read):
 
 def test_what_was_read_and_said_is_not_read_again(model):
     store = PrefixStore(10**7)
-    first = CachedReading(model, CONTEXTS, [0] * 4, store=store, room=8)
+    first = known_reading(model, CONTEXTS, [0] * 4, store, room=8)
     first.advance(torch.tensor([1, 2, 3, 4]), [True] * 4)
     first.advance(torch.tensor([5, 6, 7, 8]), [True, True, False, True])
     first.close()
@@ -94,7 +99,7 @@ def test_what_was_read_and_said_is_not_read_again(model):
     longer = [(*ids, *own, 9) for ids, own in zip(CONTEXTS, said, strict=True)]
     again = []
     shapes = lengths_read(
-        model, lambda: again.append(CachedReading(model, longer, [0] * 4, store=store, room=8))
+        model, lambda: again.append(known_reading(model, longer, [0] * 4, store, room=8))
     )
 
     assert [(4, 1)] == shapes
@@ -105,7 +110,7 @@ def test_what_was_read_and_said_is_not_read_again(model):
 
 def test_rows_that_are_left_behind_are_remembered(model):
     store = PrefixStore(10**7)
-    reading = CachedReading(model, CONTEXTS, [0] * 4, store=store, room=8)
+    reading = known_reading(model, CONTEXTS, [0] * 4, store, room=8)
     reading.advance(torch.tensor([1, 2, 3, 4]), [True] * 4)
     order = reading.drop([True, False, False, True])
     reading.advance(torch.tensor([5, 6])[[row - 1 for row in order]], [True] * 2)
@@ -120,10 +125,10 @@ def test_rows_that_are_left_behind_are_remembered(model):
 
 def test_a_memory_is_used_up_to_the_last_log_probability_that_is_asked_for(model):
     store = PrefixStore(10**7)
-    CachedReading(model, CONTEXTS, SUFFIXES, store=store, room=8).close()
+    known_reading(model, CONTEXTS, SUFFIXES, store, room=8).close()
     found = []
     shapes = lengths_read(
-        model, lambda: found.append(CachedReading(model, CONTEXTS, SUFFIXES, store=store, room=8))
+        model, lambda: found.append(known_reading(model, CONTEXTS, SUFFIXES, store, room=8))
     )
     plain = PaddedReading(model, CONTEXTS, SUFFIXES)
 
@@ -135,14 +140,14 @@ def test_a_memory_is_used_up_to_the_last_log_probability_that_is_asked_for(model
 
 def test_a_memory_of_some_rows_serves_them_among_others(model):
     store = PrefixStore(10**7)
-    CachedReading(model, CONTEXTS[:1], [0], store=store, room=0).close()
+    known_reading(model, CONTEXTS[:1], [0], store, room=0).close()
     plain, cached = both(model, store=store)
 
     assert_alike(plain.logits, cached.logits)
     tokens = torch.tensor([1, 2, 3, 4])
     assert_alike(plain.advance(tokens, [True] * 4), cached.advance(tokens, [True] * 4))
     # What was handed over is not written to by those that go on from it.
-    other = CachedReading(model, CONTEXTS[:1], [0], store=store, room=4)
+    other = known_reading(model, CONTEXTS[:1], [0], store, room=4)
     torch.testing.assert_close(
         exact(model, CONTEXTS[0])[-1], other.logits[0].log_softmax(dim=0), rtol=0.0, atol=1e-4
     )

@@ -114,7 +114,7 @@ def assert_exact(model, reading, sequences):
 @torch.no_grad()
 @each_row("alive", [(5,), (1, 4), (0, 1, 2, 3, 4), (2, 3, 5)])
 def test_replies_continue_from_their_context_however_many_have_ended(model, alive):
-    reading = CachedReading(model, CONTEXTS, [0] * 3, store=None, room=0, takes_stems=True)
+    reading = CachedReading(model, CONTEXTS, [0] * 3, room=0, takes_stems=True)
     rows = [0, 0, 1, 1, 2, 2]
     reading.select(rows, room=6)
     said = [[*CONTEXTS[row]] for row in rows]
@@ -134,7 +134,7 @@ def test_replies_continue_from_their_context_however_many_have_ended(model, aliv
 
 @torch.no_grad()
 def test_prefixes_that_nobody_continues_from_are_not_read_at_every_step(model):
-    reading = CachedReading(model, CONTEXTS, [0] * 3, store=None, room=0, takes_stems=True)
+    reading = CachedReading(model, CONTEXTS, [0] * 3, room=0, takes_stems=True)
     reading.select([0, 0, 1, 1, 2, 2], room=6)
     reading.advance(torch.arange(6), [True] * 6)
     stem = reading._values.stem
@@ -148,16 +148,24 @@ def test_prefixes_that_nobody_continues_from_are_not_read_at_every_step(model):
     assert 3 == stem.shared(0, 1).keys.shape[0]
 
 
+def stemmed(model, contexts, store):
+    zeros = [0] * len(contexts)
+    places = store.places(contexts, zeros)
+    return CachedReading(
+        model, contexts, zeros, store=store, places=places, room=4, takes_stems=True
+    )
+
+
 @torch.no_grad()
 def test_siblings_are_read_on_the_prefix_they_share(model):
     store = PrefixStore(10**7)
-    first = CachedReading(model, CONTEXTS, [0] * 3, store=store, room=4, takes_stems=True)
+    first = stemmed(model, CONTEXTS, store)
     first.select([0, 0, 1, 1, 2, 2], room=4)
     first.advance(torch.arange(6), [True] * 6)
     first.close()
     turns = [[*CONTEXTS[row // 2], row] for row in range(6)]
     siblings = [[*ids, *tail] for ids in turns for tail in ((3,), (5, 9, 2))]
-    second = CachedReading(model, siblings, [0] * 12, store=store, room=4, takes_stems=True)
+    second = stemmed(model, siblings, store)
     assert_exact(model, second, siblings)
     assert 6 == len(second._values.stem.values.lengths)
     assert 4 == second._values.capacity - 4
@@ -170,7 +178,7 @@ def test_siblings_are_read_on_the_prefix_they_share(model):
 
 @torch.no_grad()
 def test_rows_without_siblings_have_their_prefix_to_themselves(model):
-    reading = CachedReading(model, CONTEXTS, [0] * 3, store=None, room=0, takes_stems=True)
+    reading = CachedReading(model, CONTEXTS, [0] * 3, room=0, takes_stems=True)
     reading.select([0, 1, 1, 2], room=6)
 
     assert reading._values.stem is None
@@ -179,9 +187,9 @@ def test_rows_without_siblings_have_their_prefix_to_themselves(model):
 @torch.no_grad()
 def test_a_row_of_which_nothing_was_known_continues_alone(model):
     store = PrefixStore(10**7)
-    CachedReading(model, [CONTEXTS[0]], [0], store=store, room=4, takes_stems=True).close()
+    stemmed(model, [CONTEXTS[0]], store).close()
     rows = [[*CONTEXTS[0], 1], [*CONTEXTS[0], 2], [*CONTEXTS[0], 3], [6, 3, 1]]
-    reading = CachedReading(model, rows, [0] * 4, store=store, room=4, takes_stems=True)
+    reading = stemmed(model, rows, store)
     assert_exact(model, reading, rows)
     reading.drop([True, True, True, False])
     reading.advance(torch.tensor([7]), [True])

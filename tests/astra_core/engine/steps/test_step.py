@@ -24,7 +24,7 @@ QUESTIONS = ("tolist", "item", "__bool__", "__int__", "__float__", "__index__", 
 def begun(device, options):
     generation = GenerationConfiguration(max_new_tokens=6, min_new_tokens=2, **options)
     model = tiny_language_model(0).model.to(device)
-    reading = CachedReading(model, CONTEXTS, [0] * len(CONTEXTS), store=None, room=0)
+    reading = CachedReading(model, CONTEXTS, [0] * len(CONTEXTS), room=0)
     step = Stepper(model, captures=device == "cuda").step(
         reading.values, generation, num_rows=8, num_slots=24, rules=((0,), (3,), 5)
     )

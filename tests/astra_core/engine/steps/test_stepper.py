@@ -13,7 +13,7 @@ def test_numbers_of_rows_are_few(count, rounded):
 
 def test_a_step_that_cannot_be_recorded_is_told_and_runs_as_written(logged):
     model = tiny_language_model(0).model
-    values = CachedReading(model, [[1, 2]], [0], store=None, room=0).values
+    values = CachedReading(model, [[1, 2]], [0], room=0).values
     stepper = Stepper(model, captures=True)
     generation = GenerationConfiguration(max_new_tokens=4)
     for rows in (1, 2):
@@ -25,7 +25,7 @@ def test_a_step_that_cannot_be_recorded_is_told_and_runs_as_written(logged):
 
 def test_a_step_is_kept_until_the_memory_under_it_grows():
     model = tiny_language_model(0).model
-    values = CachedReading(model, [[1, 2]], [0], store=None, room=0).values
+    values = CachedReading(model, [[1, 2]], [0], room=0).values
     stepper = Stepper(model, captures=False)
 
     def step(rows, slots, **options):
