@@ -138,20 +138,23 @@ def as_exported(config: SystemConfiguration, folder: Path) -> SystemConfiguratio
 
     Raises ConfigurationError if the folder's ``agents.json`` or ``attacker.json`` is damaged.
     """
-    roles = _note_in(folder / AGENTS, Roles) or Roles(roles=(), agents={})
-    own = _note_in(folder / FORMAT, AttackerConfiguration) or AttackerConfiguration()
+    roles = read_note(folder / AGENTS, Roles) or Roles(roles=(), agents={})
+    own = read_note(folder / FORMAT, AttackerConfiguration) or AttackerConfiguration()
     found = {"roles": roles.roles, "agents": roles.agents, "attacker": own}
     return config.model_copy(update=found)
 
 
-def _note_in(file: Path, kind: type[_Kind]) -> _Kind | None:
-    """The content of the file; None without a file."""
+def read_note(file: Path, kind: type[_Kind], *, advice: str = "train again") -> _Kind | None:
+    """A section in a JSON file; None without a file.
+
+    Raises ConfigurationError, which ends in the advice, unless it holds one.
+    """
     if not file.is_file():
         return None
     try:
         record = read_json(file)
     except (OSError, ValueError) as error:
-        msg = f"{file} must hold JSON, got {type(error).__name__}; train again"
+        msg = f"{file} must hold JSON, got {type(error).__name__}; {advice}"
         raise ConfigurationError(msg) from error
     return kind.read(record, where=str(file))
 

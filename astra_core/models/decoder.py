@@ -9,6 +9,7 @@ from torch import Tensor
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.cache.reading import Reading
 from astra_core.engine.steps.step import DrawnRow
+from astra_core.engine.steps.stepper import Special
 from astra_core.models.decoding import SHIFT, sample
 from astra_core.seeding import uniforms
 
@@ -17,8 +18,8 @@ class Decoder:
     """Samples one token per row and step until every row has ended; ended rows are dropped.
 
     Args:
-        barred: Ids that are never drawn and have no likelihood.
-        spare: An id that has one; where it is drawn, another is drawn instead.
+        rules: The ids that end an utterance; those that are never drawn and have no likelihood; an
+            id that has one, but where it is drawn, another is drawn instead.
     """
 
     # Dropping moves rows of the cache, so it happens once this share of the rows has ended.
@@ -31,10 +32,9 @@ class Decoder:
         generation: GenerationConfiguration,
         *,
         keys: Sequence[bytes],
-        end_ids: Sequence[int],
-        barred: Sequence[int] = (),
-        spare: int | None = None,
+        rules: Special,
     ) -> None:
+        end_ids, barred, self._spare = rules
         device = reading.logits.device
         self._reading = reading
         self._generation = generation
@@ -42,7 +42,6 @@ class Decoder:
         self._end_ids = frozenset(end_ids)
         self._early = torch.tensor([*end_ids, *barred], dtype=torch.long, device=device)
         self._barred = self._early[len(end_ids) :] if barred else None
-        self._spare = spare
         self._seen = self._words_of(contexts)
         self._tokens: list[list[int]] = [[] for _ in keys]
         self._logprobs: list[list[float]] = [[] for _ in keys]

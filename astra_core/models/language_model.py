@@ -11,6 +11,7 @@ import torch
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.bars import bar
 from astra_core.engine.cache.prefixes import PrefixStore
+from astra_core.engine.cache.sharing import Continued
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.engine.machine import Machine
 from astra_core.engine.plan import Plan
@@ -251,13 +252,9 @@ class LanguageModel:
             (self.end_ids, self.barred_ids, self._spare_id),
             self._stepper,
         )
-        found = sampler.sample(
-            contexts,
-            keys,
-            generation,
-            suffix_lengths=suffix_lengths or [0] * len(contexts),
-            budget=tokens_per_batch,
-        )
+        lengths = suffix_lengths or [0] * len(contexts)
+        asked = [Continued(*own) for own in zip(contexts, keys, lengths, strict=True)]
+        found = sampler.sample(asked, generation, budget=tokens_per_batch)
         return [
             Continuations(tuple(self._utterance(*row) for row in rows), suffix)
             for rows, suffix in found

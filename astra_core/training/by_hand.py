@@ -45,7 +45,7 @@ class HandLoop:
     """Watches a Trainer's harness and optimiser while a custom loop drives them.
 
     Args:
-        told: Called with each update, the experience it learned from, and whether it is the first.
+        report: Gets each update, the experience it learned from, and whether it is the first.
         kl: The limits on how far an experience may move the attacker.
     """
 
@@ -56,19 +56,19 @@ class HandLoop:
         *,
         progress: Callable[[], Progress],
         first_graphs: Sequence[Graph] | None,
-        noted: Callable[[Experience], None],
-        told: Callable[[Update, Experience, bool], object],
-        closed: Callable[[Experience], object],
+        note: Callable[[Experience], None],
+        report: Callable[[Update, Experience, bool], object],
+        close: Callable[[Experience], object],
         kl: KLConfiguration,
     ) -> None:
         self._updates = updates
         self._attacker = attacker
         self._progress = progress
         self._first_graphs = first_graphs
-        self._noted = noted
+        self._note = note
         self.on_experience: Callable[[Experience], object] = lambda _: None
-        self._told = told
-        self._closed = closed
+        self._report = report
+        self._close = close
         self._kl = kl
         self._scopes = ExitStack()
         self._passes: list[_Pass] = []
@@ -97,7 +97,7 @@ class HandLoop:
         self._experience, self._is_first = experience, True
         self.on_experience(experience)
         if self._begun is not None:
-            self._noted(experience)
+            self._note(experience)
 
     def note_batches(self, experience: Experience) -> None:
         """Notes that its batches are taken one by one, to the last."""
@@ -127,7 +127,7 @@ class HandLoop:
             return
         self._require_count(begun)
         if self._experience is not None and self._experience.iteration == begun:
-            self._closed(self._experience)
+            self._close(self._experience)
         # A schedule that the loop made for itself takes precedence.
         if all(learner.is_as_scheduled for learner in self._updates.learners):
             self._updates.move_schedule()
@@ -203,7 +203,7 @@ class HandLoop:
             train_s=time.perf_counter() - self._start,
             is_cut=is_beyond(self._kl, metrics),
         )
-        self._told(update, self._experience, is_first)
+        self._report(update, self._experience, is_first)
 
     def _figures(self, passes: Sequence[_Pass] | None = None) -> dict[str, float]:
         """Means of the update's figures, those of movement over its probes."""

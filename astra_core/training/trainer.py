@@ -114,9 +114,9 @@ class Trainer:
             self._attacker,
             progress=lambda: self.progress,
             first_graphs=first_graphs,
-            noted=self._note,
-            told=self._note_update,
-            closed=self._close,
+            note=self._note,
+            report=self._note_update,
+            close=self._close,
             kl=config.kl,
         )
         self.harness = Harness.of(config, sampler, algorithm, world=self.world)

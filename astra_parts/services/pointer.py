@@ -12,9 +12,10 @@ from typing import Any
 
 from pydantic import Field
 
+from astra_core.agents import read_note
 from astra_core.config import Section
 from astra_core.errors import ConfigurationError
-from astra_core.files import read_json, write_json
+from astra_core.files import write_json
 from astra_core.models.folders import POINTER
 from astra_core.models.language_model import LanguageModel
 from astra_core.registry import resolve
@@ -71,15 +72,7 @@ class ServicePointer(Section):
 
 def read_pointer(folder: Path) -> ServicePointer | None:
     """The pointer in an attacker's folder; None where the folder has weights."""
-    file = folder / POINTER
-    if not file.is_file():
-        return None
-    try:
-        record = read_json(file)
-    except (OSError, ValueError) as error:
-        msg = f"{file} must be JSON, got {type(error).__name__}; register the attacker again"
-        raise ConfigurationError(msg) from error
-    return ServicePointer.read(record, where=str(file))
+    return read_note(folder / POINTER, ServicePointer, advice="register the attacker again")
 
 
 def leave_pointer(pointer: ServicePointer, folder: Path) -> None:

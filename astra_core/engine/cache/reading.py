@@ -155,18 +155,9 @@ class CachedReading(Reading):
         takes_stems: bool = False,
         has_plain_head: bool = False,
     ) -> None:
-        """Reads what is unread of the contexts.
+        """Reads behind ``places`` of contexts in a store, as by ``PrefixStore.places``.
 
-        Args:
-            model: That reads.
-            contexts: Token ids.
-            suffix_lengths: How many last tokens of each to score.
-            store: Gets the rows at the end.
-            places: Where a store has the beginnings of contexts, not longer than all but suffix and
-                last token.
-            room: Tokens that rows may add.
-            takes_stems: See ``Abilities``.
-            has_plain_head: See there.
+        ``takes_stems`` and ``has_plain_head``: see ``Abilities``.
         """
         self._model = model
         self._store = store

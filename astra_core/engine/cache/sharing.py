@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from astra_core.engine.cache.key_values import KeyValues
 from astra_core.engine.cache.prefixes import Place
 
 
@@ -38,17 +37,19 @@ def best_prefixes(
 
 @dataclass(frozen=True, slots=True)
 class Continued:
-    """A context as a cache holds it.
+    """A context that rows continue from.
 
     Attributes:
+        context: Token ids, at least one.
+        keys: The random key of each row.
+        suffix: How many last tokens of the context to score.
         place: The stored beginning that it continues from; None if nothing of it is stored.
-        length: In tokens.
-        num_rows: How many rows continue from the context.
     """
 
-    place: Place | None
-    length: int
-    num_rows: int
+    context: Sequence[int]
+    keys: Sequence[bytes] = ()
+    suffix: int = 0
+    place: Place | None = None
 
     @property
     def known(self) -> int:
@@ -56,9 +57,9 @@ class Continued:
         return self.place[2] if self.place else 0
 
     @property
-    def family(self) -> tuple[KeyValues, int] | None:
-        """The stored row that it begins as."""
-        return self.place and self.place[:2]
+    def limit(self) -> int:
+        """Tokens that need not be read: what comes after each of the others is asked for."""
+        return len(self.context) - 1 - self.suffix
 
 
 def stem_batches(
@@ -74,12 +75,12 @@ def stem_batches(
         budget: Positions of tokens.
         takes_stems: Beginnings that most rows share are stored once.
     """
-    families = {own.family: number for number, own in enumerate(reversed(rows))}
+    families = {own.place: number for number, own in enumerate(reversed(rows))}
     order = sorted(
         range(len(rows)),
-        key=lambda at: (rows[at].known, families[rows[at].family], rows[at].length),
+        key=lambda at: (rows[at].known, families[rows[at].place], len(rows[at].context)),
     )
-    count = sum(own.num_rows for own in rows)
+    count = sum(max(len(own.keys), 1) for own in rows)
 
     def cut(most: int) -> list[list[int]]:
         found: list[list[int]] = []
@@ -112,10 +113,10 @@ class _Held:
         before = vars(self) | {"_places": set(self._places)}
         self._places.add(own.place)
         self._known = max(self._known, own.known)
-        self._unread = max(self._unread, own.length - own.known)
-        self._length = max(self._length, own.length)
+        self._unread = max(self._unread, len(own.context) - own.known)
+        self._length = max(self._length, len(own.context))
         self._contexts += 1
-        self._rows += own.num_rows
+        self._rows += max(len(own.keys), 1)
         fits = self._rows <= most and self._positions() <= budget
         if not fits and before["_contexts"]:
             vars(self).update(before)

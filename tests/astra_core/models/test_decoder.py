@@ -52,9 +52,8 @@ def decoded(generation, *, rows=None, end_ids=(END,)):
     chosen = range(len(CONTEXTS)) if rows is None else rows
     contexts = [CONTEXTS[row] for row in chosen]
     reading = Table(contexts)
-    decoder = Decoder(
-        reading, contexts, generation, keys=[KEYS[row] for row in chosen], end_ids=end_ids
-    )
+    keys = [KEYS[row] for row in chosen]
+    decoder = Decoder(reading, contexts, generation, keys=keys, rules=(end_ids, (), None))
     return reading, decoder.run()
 
 

@@ -3,6 +3,10 @@ from each_row import each_row
 from astra_core.engine.cache.sharing import Continued, best_prefixes, stem_batches
 
 
+def asked(length, num_rows, place=None):
+    return Continued((0,) * length, (b"",) * num_rows, place=place)
+
+
 def cut(rows, budget, *, room=10, takes_stems=True):
     return stem_batches(rows, room=room, budget=budget, takes_stems=takes_stems)
 
@@ -11,19 +15,19 @@ def cut(rows, budget, *, room=10, takes_stems=True):
     ("rows", "held", "takes_stems"),
     [
         # Alone, with one row or several that continue from it.
-        ([Continued(None, 30, 1)], 30 + 10, True),
-        ([Continued(None, 30, 4)], 30 + 4 * 10, True),
-        ([Continued(None, 30, 4)], 4 * 40, False),
+        ([asked(30, 1)], 30 + 10, True),
+        ([asked(30, 4)], 30 + 4 * 10, True),
+        ([asked(30, 4)], 4 * 40, False),
         # Rows are as long as the longest; too few siblings are worth no stem.
-        ([Continued(None, 30, 1), Continued(None, 20, 1)], 2 * 40, True),
-        ([Continued(None, 30, 2), Continued(None, 20, 1)], 3 * 40, True),
+        ([asked(30, 1), asked(20, 1)], 2 * 40, True),
+        ([asked(30, 2), asked(20, 1)], 3 * 40, True),
         # Two continue from one beginning; or from one each, which saves nothing.
-        ([Continued(("a", 0, 25), 30, 1), Continued(("a", 0, 25), 30, 1)], 25 + 2 * (5 + 10), True),
-        ([Continued(("a", 0, 25), 30, 1), Continued(("b", 0, 25), 30, 1)], 2 * 40, True),
-        ([Continued(("a", 0, 25), 30, 3)] * 2, 25 + 6 * (5 + 10), True),
+        ([asked(30, 1, ("a", 0, 25)), asked(30, 1, ("a", 0, 25))], 25 + 2 * (5 + 10), True),
+        ([asked(30, 1, ("a", 0, 25)), asked(30, 1, ("b", 0, 25))], 2 * 40, True),
+        ([asked(30, 3, ("a", 0, 25))] * 2, 25 + 6 * (5 + 10), True),
         # Of so short a beginning the whole contexts are forked instead.
-        ([Continued(("a", 0, 5), 30, 3)] * 2, 2 * 30 + 6 * 10, True),
-        ([Continued(("a", 0, 5), 30, 1)] * 2, 5 + 2 * (25 + 10), True),
+        ([asked(30, 3, ("a", 0, 5))] * 2, 2 * 30 + 6 * 10, True),
+        ([asked(30, 1, ("a", 0, 5))] * 2, 5 + 2 * (25 + 10), True),
     ],
 )
 def test_a_batch_holds_what_its_cache_will(rows, held, takes_stems):
@@ -34,11 +38,11 @@ def test_a_batch_holds_what_its_cache_will(rows, held, takes_stems):
 
 
 def test_families_stay_together_and_batches_are_about_equal():
-    rows = [Continued(("ab"[at % 2], 0, 20), 22 + at, 1) for at in range(8)]
+    rows = [asked(22 + at, 1, ("ab"[at % 2], 0, 20)) for at in range(8)]
     found = cut(rows, 20 + 4 * 19)
 
     assert [[0, 2, 4, 6], [1, 3, 5, 7]] == sorted(map(sorted, found))
-    even = cut([Continued(None, 10, 1)] * 9, 5 * 20)
+    even = cut([asked(10, 1)] * 9, 5 * 20)
     assert [5, 4] == [len(own) for own in even]
     assert [] == cut([], 10)
 
