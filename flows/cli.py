@@ -134,7 +134,8 @@ def main() -> None:
     except Stopped as error:
         status = exit_status(error)
     if status in STOPPED:
-        complain("stopped; the same command resumes from here")
+        is_server = sys.argv[1:2] in (["serve"], ["ui"])
+        complain("stopped" if is_server else "stopped; the same command resumes from here")
     leave(status)
 
 

@@ -35,7 +35,9 @@ def usage_line(error: Exception, message: str, arguments: Sequence[str]) -> str:
             words = message[:1].lower() + message[1:]
             message = f"{name}: {words.rstrip('.')}, got {excerpt(given)}."
             break
-    return shortened(f"error: {message} See 'astra --help'.")
+    # Of the command, where it is known.
+    command = getattr(getattr(error, "ctx", None), "command_path", "astra")
+    return shortened(f"error: {message.rstrip('.')}. See '{command} --help'.")
 
 
 def working_folder() -> Path:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import chdir
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -62,7 +63,7 @@ def init(
         PIPELINE_FILE.write_text(render(params=read_params()), encoding="utf-8")
         _commit()
     say(f"{'project':<13}{folder}")
-    say(f"{'next':<13}cd {folder}; astra check; astra run")
+    say(f"{'next':<13}cd {quote(str(folder))}; astra check; astra run")
 
 
 def renew() -> Iterator[str]:

@@ -48,10 +48,12 @@ class _Found:
 
     def remove(self) -> int:
         """The number of bytes freed on the disk, after everything is removed."""
+        from flows.runs.turns import in_turn
         from tasks.tracking.database.leftovers import remove
 
-        remove(self.folders)
-        self.cache.remove()
+        with in_turn(waits=False):
+            remove(self.folders)
+            self.cache.remove()
         return self.num_bytes
 
 

@@ -23,6 +23,7 @@ def restore(
 ) -> None:
     """Put params.yaml, data and models of a version back, and prove them by their digests."""
     from flows.commands.chronicle import model_name, registered
+    from flows.runs.turns import in_turn
     from tasks.pipeline.restoration import put_back
     from tasks.tracking.store import store_errors
 
@@ -30,9 +31,11 @@ def restore(
     client, found = registered(version)
     with store_errors():
         kept = _kept(client, found, model_name())
-    before = put_back(kept)
-    for line in _proofs(found):
-        say(line)
+    # A run between two stages holds no output, but reads params.yaml again.
+    with in_turn(waits=False):
+        before = put_back(kept)
+        for line in _proofs(found):
+            say(line)
     if before is not None:
         files = " ".join(str(before / file) for file in _FILES if (before / file).is_file())
         say(f"{'undo':<13}cp {files} . && dvc checkout")

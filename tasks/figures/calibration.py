@@ -3,12 +3,13 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from astra_core.config import Choice
-from astra_core.errors import DataError
+from astra_core.errors import ConfigurationError, DataError
 from astra_core.files import file_digest
 from astra_core.judge import Judge, Judgement, as_judge, checked_judgements
 from astra_core.metrics.statistics import Interval
@@ -27,13 +28,14 @@ from astra_parts.metrics.detection import (
     roc_auc,
 )
 from tasks.figures.calibration_page import calibration_lines, draw_reliability
-from tasks.machine.console import progress, say
+from tasks.machine.console import complain, progress, say
 from tasks.records.calibration import (
     CalibrationRecord,
     CategoryCalibration,
     LabelledFile,
     Mistake,
     ReliabilityBin,
+    read_calibration,
     write_calibration,
 )
 from tasks.records.reports import nan_as_null
@@ -91,6 +93,11 @@ def run_calibration(
     """
     found = calibrate(choice, file, threshold=threshold, confidence=confidence, columns=columns)
     record = found.record
+    with suppress(ConfigurationError):  # there is none, or another file stands there
+        before = read_calibration(record.path)
+        if (before.labelled, before.threshold) != (record.labelled, threshold):
+            rows = f"{before.labelled.num_rows} rows, threshold {before.threshold:g}"
+            complain(f"replaces this judge's calibration on {before.labelled.name} ({rows})")
     write_calibration(record, record.path)
     draw_reliability(record, record.path.with_suffix(".png"))
     shown = mistakes(found.rated, threshold=threshold, shown=str) if is_revealed else None

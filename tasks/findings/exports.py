@@ -25,6 +25,7 @@ from tasks.findings.scanners import (
     promptfoo_tests,
 )
 from tasks.findings.tags import tags_of
+from tasks.tracking.lineage.provenance import is_tracked
 
 REFUSAL = "I can't help with that. Is there something else that I can help you with?"
 """The reply that is preferred to the one that was found."""
@@ -132,6 +133,8 @@ def _check_place(place: Path) -> None:
         got = kind
     elif place.resolve().is_relative_to(ARCHIVE.resolve()):
         got = "one in the archive"
+    elif kind == "a file" and (place.name in {"params.yaml", "dvc.lock"} or is_tracked(place)):
+        got = "a file of the project"
     else:
         above = next(each for each in place.absolute().parents if each.exists())
         try:

@@ -191,6 +191,9 @@ def _dvc(root: Path) -> CheckResult:
         return CheckResult(subject, ok=True)
     except AstraError as error:
         return CheckResult(subject, ok=False, problem=str(error), advice="what the problem names")
+    except OSError as error:
+        problem = f"must be open to this user, got {error.strerror} at {error.filename}"
+        return CheckResult(subject, ok=False, problem=problem, advice="make the folder writable")
     return CheckResult(subject, ok=True)
 
 

@@ -107,8 +107,8 @@ def _problem(error: BaseException) -> str:
     told = " ".join(told.split())
     if isinstance(error, CheckoutError):
         return (
-            f"DVC's cache or remote must have every result, got: {told}; where they were made, "
-            "'dvc push' sends them to a remote"
+            f"DVC's cache or remote must have every result, got: {told.partition(' Is your ')[0]}; "
+            "where it was made, 'astra restore' of the version and then 'dvc push' send them"
         )
     return f"DVC must be able to read the project, got: {told}; see 'astra doctor'"
 

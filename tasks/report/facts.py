@@ -112,7 +112,9 @@ def cost(material: Material) -> list[Fact]:
     if "train/num_tokens" in steps.columns:
         told.append(Fact("Tokens learned from", f"{steps['train/num_tokens'].sum():,.0f}"))
     if material.seconds is not None:
-        told.append(Fact("Time", f"{duration(material.seconds)} from first update to registration"))
+        told.append(
+            Fact("Time", f"{duration(material.seconds)} of training, from its first update")
+        )
     uses = {"in training": trained.target, "in the evaluation": _target_use(material.evaluation)}
     for where, used in uses.items():
         if used:

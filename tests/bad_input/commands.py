@@ -7,7 +7,7 @@ from cases import CHECK, Case, cut, folder_at, write
 HIGH = "input should be less than or equal to 65535, got"
 LOW = "input should be greater than or equal to 1, got"
 WHOLE = "input should be a valid integer"
-HELP = "See 'astra --help'"
+HELP = ". See 'astra"
 ASTRA = (
     (("bogus",), "No such command 'bogus'"),
     (("run", "--fast"), "No such option: --fast"),

@@ -66,7 +66,7 @@ def test_help_answers_at_once_for_it_imports_nothing_heavy():
         (("run", "--set", "training.lrr=1"), "training.lrr is not a known key; Did you mean 'lr'?"),
         (("run", "--set", "training"), "--set must read section.key=value, got 'training'"),
         (("bogus",), "No such command 'bogus'. See 'astra --help'."),
-        (("run", "--fast"), "No such option: --fast See 'astra --help'."),
+        (("run", "--fast"), "No such option: --fast. See 'astra run --help'."),
         (("deploy",), "a Prefect server must answer on this machine, got none"),
         (("ui", "--login"), "Prefect's pages must run, got none of this project; start them"),
         (("ui", "--env"), "Prefect's pages must run, got none of this project; start them"),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
 
-_WAY_OUT = "'astra status' shows the aliases; or set source to builtin"
+_WAY_OUT = "'astra history' lists versions; a folder must be there to be named"
 
 
 def version_number(name: str, wanted: str) -> str | None:

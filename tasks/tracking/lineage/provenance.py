@@ -51,6 +51,11 @@ def provenance(folder: Path = Path()) -> dict[str, str]:
     return tags
 
 
+def is_tracked(file: Path) -> bool:
+    """Whether git keeps a file."""
+    return bool(_git(file.parent, "ls-files", "--", f":(literal){file.name}"))
+
+
 def dvc_digests(lock: Path = Path("dvc.lock")) -> dict[str, str]:
     """MD5 by path of each output in DVC's lock file; empty without a readable one."""
     import yaml

@@ -25,7 +25,7 @@ def test_init_makes_a_project_that_passes_its_check(outside, monkeypatch, capsys
     Path("mine.jsonl").write_text(json.dumps({"text": "why now"}) + "\n", "utf-8")
 
     assert 0 == run_command(["init", "new project", "--prompts", "mine.jsonl"])
-    assert "next         cd new project; astra check; astra run" in capsys.readouterr().out
+    assert "next         cd 'new project'; astra check; astra run" in capsys.readouterr().out
     monkeypatch.chdir(outside / "new project")
     params = read_params()
     assert ("file", Path("prompts/mine.jsonl")) == (params.prompts.source, params.prompts.path)

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 from flows.cli import run_command
+from flows.runs.turns import in_turn
 
 ROOT = Path(__file__).parents[3]
 
@@ -38,3 +39,14 @@ def test_nothing_is_removed_without_yes(restored, tmp_path, monkeypatch, capsys)
 def test_to_list_and_to_remove_is_a_mistake(restored, capsys):
     assert 2 == run_command(["gc", "--yes", "--dry-run"])
     assert "got both --dry-run and --yes" in capsys.readouterr().err
+
+
+def test_nothing_is_removed_beside_a_run(restored, tmp_path, monkeypatch, capsys):
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    Path("runs/one").mkdir(parents=True)
+    with in_turn():
+        assert 2 == run_command(["gc", "--yes", "--days", "0"])
+
+    assert "no run may be at work here, got one (PID " in capsys.readouterr().err
+    assert Path("runs/one").is_dir()

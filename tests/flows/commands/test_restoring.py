@@ -14,6 +14,7 @@ from registry_project import (
 
 from astra_core.models.folders import attacker_digest
 from flows.cli import run_command
+from flows.runs.turns import in_turn
 
 pytestmark = pytest.mark.real
 
@@ -70,6 +71,13 @@ def test_other_weights_than_those_registered_are_told(restored, project, capfd):
 
     assert 2 == run_command(["restore", "1"])
     assert "error: models/attacker must be that of version 1, " in capfd.readouterr().err
+
+
+def test_nothing_is_put_back_between_two_stages_of_a_run(restored, project, capfd):
+    with in_turn():
+        assert 2 == run_command(["restore", "1"])
+
+    assert "no run may be at work here, got one (PID " in capfd.readouterr().err
 
 
 def test_a_version_without_its_lock_says_so(restored, project, capfd):

@@ -101,6 +101,15 @@ def test_the_report_and_its_diagram_are_kept_by_the_judges_version(labelled, cap
     assert before == (path.read_bytes(), path.with_suffix(".png").read_bytes())
 
 
+def test_another_calibration_of_the_judge_is_not_replaced_in_silence(labelled, capsys):
+    for threshold in (0.5, 0.5, 0.6):
+        assert not capsys.readouterr().err
+        run_calibration(PHRASES, labelled, threshold=threshold)
+
+    told = "replaces this judge's calibration on labelled.jsonl (6 rows, threshold 0.5)"
+    assert told in capsys.readouterr().err
+
+
 def test_what_is_asked_for_in_clear_is_shown_but_not_kept(labelled, capsys):
     run_calibration(PHRASES, labelled, threshold=0.5, is_revealed=True)
     (path,) = Path("reports/calibration").glob("*.json")

@@ -55,6 +55,7 @@ def test_a_format_has_a_file_of_its_own_where_none_is_named(tmp_path, monkeypatc
         ("garak", "/proc/x", "full", r"got '/proc/x' \(one in /proc: "),
         ("junit", "pipe", "full", r"got 'pipe' \(a pipe\)"),
         ("junit", "a/../findings/one.parquet", "full", "(one in the archive)"),
+        ("sarif", "params.yaml", "full", r"\(a file of the project\)"),
     ],
 )
 def test_what_cannot_be_written_is_refused(tmp_path, monkeypatch, name, path, detail, told):
@@ -62,9 +63,11 @@ def test_what_cannot_be_written_is_refused(tmp_path, monkeypatch, name, path, de
     for folder in ("findings", "a", "g.hitlog.jsonl"):
         Path(folder).mkdir()
     os.mkfifo("pipe")
+    Path("params.yaml").touch()
+    before = {*tmp_path.iterdir()}
     with pytest.raises(ConfigurationError, match=told):
         check_export(name, Path(path), detail)
-    assert {"findings", "a", "g.hitlog.jsonl", "pipe"} == {each.name for each in tmp_path.iterdir()}
+    assert before == {*tmp_path.iterdir()}
 
 
 def test_harmbench_has_a_row_with_behaviour_test_case_and_generation(tmp_path):

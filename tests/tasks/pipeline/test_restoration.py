@@ -65,7 +65,7 @@ def test_without_the_result_everything_stays(runs):
     listed = next(line for line in first[FILES[1]].splitlines() if ".dir" in line)
     digest = listed.split()[-1]
     Path(".dvc/cache/files/md5", digest[:2], digest[2:]).unlink()
-    with pytest.raises(DataError, match=r"must have every result, got: .*'dvc push' sends"):
+    with pytest.raises(DataError, match=r"must have every result, got: .*then 'dvc push' send"):
         put_back(first)
 
     assert ("value: 2\n", second) == (_made(), {FILES[0]: FILES[0].read_text(encoding="utf-8")})

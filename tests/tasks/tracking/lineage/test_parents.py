@@ -157,7 +157,7 @@ def test_an_earlier_attacker_in_a_folder_is_a_parent_too(project, registered):
 
 @each_row("wanted", ["9", "previous"])
 def test_a_version_that_is_not_there_is_one_clear_line(project, wanted):
-    words = f"version '{wanted}' of 'attacker' must be in the registry, got none; 'astra status'"
+    words = f"version '{wanted}' of 'attacker' must be in the registry, got none; 'astra history'"
     with pytest.raises(TrackingError, match=words) as refusal:
         prepare({"source": "version", "version": wanted}, project / "base")
 

@@ -4,7 +4,13 @@ import subprocess
 
 from each_row import each_row
 
-from tasks.tracking.lineage.provenance import code_changes, dvc_digests, provenance, requirements
+from tasks.tracking.lineage.provenance import (
+    code_changes,
+    dvc_digests,
+    is_tracked,
+    provenance,
+    requirements,
+)
 
 
 def git(folder, *arguments):
@@ -26,6 +32,7 @@ def test_provenance_names_commit_and_changes(tmp_path):
     assert clean["git.commit"] == clean["mlflow.source.git.commit"] == dirty["git.commit"]
     assert (clean["git.dirty"], dirty["git.dirty"]) == ("false", "true")
     assert clean["version.astra-red-team"][0].isdecimal()
+    assert [True, False] == [is_tracked(tmp_path / name) for name in ("code.py", "c*")]
 
 
 def test_provenance_outside_of_a_repository_is_unknown(tmp_path):
