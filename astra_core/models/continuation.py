@@ -45,12 +45,12 @@ class ContinuationSampler:
         self, asked: Sequence[Continued], generation: GenerationConfiguration, *, budget: int
     ) -> list[Sampled]:
         """See ``LanguageModel.continuations``; ``budget`` is its ``tokens_per_batch``."""
-        asked = self._placed(asked)
-        shared = self._shared(asked)
+        asked = self._with_places(asked)
+        shared = self._shared_prefixes(asked)
         if shared:
             nothing = GenerationConfiguration(max_new_tokens=1)
             self.sample([Continued(own) for own in shared], nothing, budget=budget)
-            asked = self._placed(asked)
+            asked = self._with_places(asked)
         if self.plan.steps and any(own.keys for own in asked):
             return self._sample_in_steps(asked, generation, budget=budget)
         found: dict[int, Sampled] = {}
@@ -61,15 +61,16 @@ class ContinuationSampler:
             found |= zip(chunk, sampled, strict=True)
         return [found[index] for index in range(len(asked))]
 
-    def _placed(self, asked: Sequence[Continued]) -> list[Continued]:
+    def _with_places(self, asked: Sequence[Continued]) -> list[Continued]:
         # Places are kept until the call is over: what one batch adds displaces nothing that the
         # next continues from.
         store = self.store
         if store is None or self.plan.reading != "cached":
             return list(asked)
-        return [replace(own, place=store.find(own.context, limit=own.limit)) for own in asked]
+        places = store.places([own.context for own in asked], [own.suffix for own in asked])
+        return [replace(own, place=place) for own, place in zip(asked, places, strict=True)]
 
-    def _shared(self, asked: Sequence[Continued]) -> list[tuple[int, ...]]:
+    def _shared_prefixes(self, asked: Sequence[Continued]) -> list[tuple[int, ...]]:
         """What several contexts begin with, as an instruction, if reading it first saves a pass."""
         if self.store is None or self.store.is_too_small or self.plan.reading != "cached":
             return []
@@ -91,7 +92,7 @@ class ContinuationSampler:
 
         def read(chosen: Sequence[int]) -> KeyValues:
             known = [replace(asked[i], suffix=0) if i in suffixes else asked[i] for i in chosen]
-            reading = self._reading(self._placed(known), room=0)
+            reading = self._reading(self._with_places(known), room=0)
             for index, found in zip(chosen, reading.suffix_logprobs, strict=True):
                 suffixes.setdefault(index, found)
             return reading.values

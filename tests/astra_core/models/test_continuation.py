@@ -65,14 +65,14 @@ def test_the_positions_that_a_batch_holds_stay_within_the_budget(
     budget, sizes = 240, []
     close = CachedReading.close
 
-    def closed(reading):
+    def note_size(reading):
         values = reading.values
         stem = 0 if values.stem is None else len(values.stem.values.lengths)
         held = stem and stem * (values.stem.values.capacity - 1)
         sizes.append(held + len(reading._ids + reading._retired) * (values.capacity - 1))
         close(reading)
 
-    monkeypatch.setattr(CachedReading, "close", closed)
+    monkeypatch.setattr(CachedReading, "close", note_size)
     contexts = [(*((4, 5, 6, 7) * 10)[:instruction], row, 8) for row in range(3, 8)]
     with model.remembering(1 << 24):
         for turn in range(turns):

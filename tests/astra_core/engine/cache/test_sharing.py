@@ -3,7 +3,7 @@ from each_row import each_row
 from astra_core.engine.cache.sharing import Continued, best_prefixes, stem_batches
 
 
-def asked(length, num_rows, place=None):
+def a_context(length, num_rows, place=None):
     return Continued((0,) * length, (b"",) * num_rows, place=place)
 
 
@@ -15,19 +15,19 @@ def cut(rows, budget, *, room=10, takes_stems=True):
     ("rows", "held", "takes_stems"),
     [
         # Alone, with one row or several that continue from it.
-        ([asked(30, 1)], 30 + 10, True),
-        ([asked(30, 4)], 30 + 4 * 10, True),
-        ([asked(30, 4)], 4 * 40, False),
+        ([a_context(30, 1)], 30 + 10, True),
+        ([a_context(30, 4)], 30 + 4 * 10, True),
+        ([a_context(30, 4)], 4 * 40, False),
         # Rows are as long as the longest; too few siblings are worth no stem.
-        ([asked(30, 1), asked(20, 1)], 2 * 40, True),
-        ([asked(30, 2), asked(20, 1)], 3 * 40, True),
+        ([a_context(30, 1), a_context(20, 1)], 2 * 40, True),
+        ([a_context(30, 2), a_context(20, 1)], 3 * 40, True),
         # Two continue from one beginning; or from one each, which saves nothing.
-        ([asked(30, 1, ("a", 0, 25)), asked(30, 1, ("a", 0, 25))], 25 + 2 * (5 + 10), True),
-        ([asked(30, 1, ("a", 0, 25)), asked(30, 1, ("b", 0, 25))], 2 * 40, True),
-        ([asked(30, 3, ("a", 0, 25))] * 2, 25 + 6 * (5 + 10), True),
+        ([a_context(30, 1, ("a", 0, 25)), a_context(30, 1, ("a", 0, 25))], 25 + 2 * (5 + 10), True),
+        ([a_context(30, 1, ("a", 0, 25)), a_context(30, 1, ("b", 0, 25))], 2 * 40, True),
+        ([a_context(30, 3, ("a", 0, 25))] * 2, 25 + 6 * (5 + 10), True),
         # Of so short a beginning the whole contexts are forked instead.
-        ([asked(30, 3, ("a", 0, 5))] * 2, 2 * 30 + 6 * 10, True),
-        ([asked(30, 1, ("a", 0, 5))] * 2, 5 + 2 * (25 + 10), True),
+        ([a_context(30, 3, ("a", 0, 5))] * 2, 2 * 30 + 6 * 10, True),
+        ([a_context(30, 1, ("a", 0, 5))] * 2, 5 + 2 * (25 + 10), True),
     ],
 )
 def test_a_batch_holds_what_its_cache_will(rows, held, takes_stems):
@@ -38,11 +38,11 @@ def test_a_batch_holds_what_its_cache_will(rows, held, takes_stems):
 
 
 def test_families_stay_together_and_batches_are_about_equal():
-    rows = [asked(22 + at, 1, ("ab"[at % 2], 0, 20)) for at in range(8)]
+    rows = [a_context(22 + at, 1, ("ab"[at % 2], 0, 20)) for at in range(8)]
     found = cut(rows, 20 + 4 * 19)
 
     assert [[0, 2, 4, 6], [1, 3, 5, 7]] == sorted(map(sorted, found))
-    even = cut([asked(10, 1)] * 9, 5 * 20)
+    even = cut([a_context(10, 1)] * 9, 5 * 20)
     assert [5, 4] == [len(own) for own in even]
     assert [] == cut([], 10)
 

@@ -148,7 +148,7 @@ def test_prefixes_that_nobody_continues_from_are_not_read_at_every_step(model):
     assert 3 == stem.shared(0, 1).keys.shape[0]
 
 
-def stemmed(model, contexts, store):
+def read_on_stem(model, contexts, store):
     zeros = [0] * len(contexts)
     places = store.places(contexts, zeros)
     return CachedReading(
@@ -159,13 +159,13 @@ def stemmed(model, contexts, store):
 @torch.no_grad()
 def test_siblings_are_read_on_the_prefix_they_share(model):
     store = PrefixStore(10**7)
-    first = stemmed(model, CONTEXTS, store)
+    first = read_on_stem(model, CONTEXTS, store)
     first.select([0, 0, 1, 1, 2, 2], room=4)
     first.advance(torch.arange(6), [True] * 6)
     first.close()
     turns = [[*CONTEXTS[row // 2], row] for row in range(6)]
     siblings = [[*ids, *tail] for ids in turns for tail in ((3,), (5, 9, 2))]
-    second = stemmed(model, siblings, store)
+    second = read_on_stem(model, siblings, store)
     assert_exact(model, second, siblings)
     assert 6 == len(second._values.stem.values.lengths)
     assert 4 == second._values.capacity - 4
@@ -187,9 +187,9 @@ def test_rows_without_siblings_have_their_prefix_to_themselves(model):
 @torch.no_grad()
 def test_a_row_of_which_nothing_was_known_continues_alone(model):
     store = PrefixStore(10**7)
-    stemmed(model, [CONTEXTS[0]], store).close()
+    read_on_stem(model, [CONTEXTS[0]], store).close()
     rows = [[*CONTEXTS[0], 1], [*CONTEXTS[0], 2], [*CONTEXTS[0], 3], [6, 3, 1]]
-    reading = stemmed(model, rows, store)
+    reading = read_on_stem(model, rows, store)
     assert_exact(model, reading, rows)
     reading.drop([True, True, True, False])
     reading.advance(torch.tensor([7]), [True])
