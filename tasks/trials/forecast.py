@@ -17,7 +17,8 @@ from tasks.sources.requests import read_requests
 class Amount:
     """What conversations cost.
 
-    ``tokens_in``: tokens that the target reads for them, its whole context for each reply.
+    ``tokens_in``: tokens that the target reads for them, its whole context for each reply; NaN, as
+    ``tokens_out``, where it does not count.
     """
 
     calls: float = 0.0
@@ -34,6 +35,8 @@ class Amount:
         )
 
     def __mul__(self, factor: float) -> "Amount":
+        if not factor:
+            return Amount()  # also of what is not known
         return Amount(
             self.calls * factor,
             self.tokens_in * factor,

@@ -1,5 +1,6 @@
 """What the conversations of a trial cost: replies of the target, its tokens, and seconds."""
 
+import math
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,15 +18,20 @@ if TYPE_CHECKING:
     from astra_core.training.trainer import Trainer
 
 
-def rolled_amount(trainer: "Trainer", num_prompts: int) -> tuple[Amount, list["Graph"]]:
+def rolled_amount(
+    trainer: "Trainer", num_prompts: int, *, account: str
+) -> tuple[Amount, list["Graph"]]:
     """The cost of one run of a training prompt, and the rollouts of so many prompts."""
     sampler = trainer.sampler
-    start = time.perf_counter()
-    graphs = rolled_out(sampler, sampler.runs(0, num_prompts), iteration=0)
-    return amount_of(sampler.system, graphs, seconds=time.perf_counter() - start), graphs
+    with sampler.system.target.accounted(account):
+        start = time.perf_counter()
+        graphs = rolled_out(sampler, sampler.runs(0, num_prompts), iteration=0)
+        return amount_of(sampler.system, graphs, seconds=time.perf_counter() - start), graphs
 
 
-def examined_amount(trainer: "Trainer", evaluator: "Evaluator", *, num_prompts: int) -> Amount:
+def examined_amount(
+    trainer: "Trainer", evaluator: "Evaluator", *, num_prompts: int, account: str
+) -> Amount:
     """The cost of one dev prompt of an evaluation, also of a custom trainer's."""
     seen: list[Graph] = []
     judged = evaluator.judged
@@ -36,10 +42,12 @@ def examined_amount(trainer: "Trainer", evaluator: "Evaluator", *, num_prompts: 
 
     # The rollouts of a custom trainer's ``examine`` pass through here, whatever else it does.
     evaluator.judged = noted  # type: ignore[method-assign]
-    start = time.perf_counter()
-    examine(trainer)
-    seconds = time.perf_counter() - start
-    return amount_of(trainer.sampler.system, seen, seconds=seconds, num_prompts=num_prompts)
+    system = trainer.sampler.system
+    with system.target.accounted(account):
+        start = time.perf_counter()
+        examine(trainer)
+        seconds = time.perf_counter() - start
+        return amount_of(system, seen, seconds=seconds, num_prompts=num_prompts)
 
 
 def amount_of(
@@ -47,32 +55,38 @@ def amount_of(
 ) -> Amount:
     """The average cost of the conversations of one prompt.
 
+    The tokens of a local target are counted from its turns, those of another as its account has
+    them on average; they are NaN where it counts none.
+
     ``num_prompts``: the number of prompts they belong to; by default one each.
     """
-    calls = tokens_in = tokens_out = 0
-    for graph in graphs:
-        for num_read, replies in _answers(system, graph):
-            calls += len(replies)
-            tokens_in += num_read * len(replies)
-            tokens_out += sum(map(len, replies))
+    turns = [node for graph in graphs for node in graph.nodes() if not node.has_failed]
+    calls = sum(len(node.response_ids) for node in turns)
+    target = system.target
+    if isinstance(target, CausalLM):
+        tokens_in = float(sum(_tokens_read(target, system, graph) for graph in graphs))
+        tokens_out = float(sum(len(ids) for node in turns for ids in node.response_ids))
+    else:
+        used = target.figures()
+        share = calls / used["calls"] if used.get("calls") else math.nan
+        tokens_in, tokens_out = (
+            share * used.get(name, math.nan) for name in ("tokens_in", "tokens_out")
+        )
     count = num_prompts or len(graphs) or 1
     return Amount(calls, tokens_in, tokens_out, seconds) * (1.0 / count)
 
 
-def _answers(system: "System", graph: "Graph") -> list[tuple[int, tuple[tuple[int, ...], ...]]]:
-    """For each turn the number of tokens a local target read, and its replies."""
-    target, own = system.target, system.attacker.vocabulary
-    found = []
+def _tokens_read(target: CausalLM, system: "System", graph: "Graph") -> int:
+    """The number of tokens that a local target read, its whole context for each reply."""
+    total, own = 0, system.attacker.vocabulary
     waiting = [(node, Conversation(graph.prompt)) for node in graph.children]
     while waiting:
         node, before = waiting.pop()
         if node.has_failed:
             continue
         asked = before.said(Message("user", node.probe_text, node.probe_ids, own))
-        read = 0
-        if isinstance(target, CausalLM):
-            read = len(target.heard(asked, system.config.response).token_ids)
-        found.append((read, node.response_ids))
+        read = target.heard(asked, system.config.response).token_ids
+        total += len(read) * len(node.response_ids)
         first = (node.response_texts[0], node.response_ids[0], target.vocabulary)
         waiting += [(child, asked.said(Message("assistant", *first))) for child in node.children]
-    return found
+    return total

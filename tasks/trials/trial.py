@@ -3,6 +3,7 @@
 Nothing is changed: weights, files and registry stay as they are.
 """
 
+import math
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -12,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import DataError
+from astra_core.files import record_digest
 from tasks.figures.examples import examples_page
 from tasks.machine.console import libraries_to, progress, say_found
 from tasks.machine.environment import set_up_process
@@ -19,7 +21,7 @@ from tasks.machine.time_words import about
 from tasks.params.checks import check_params
 from tasks.params.schema import Params
 from tasks.pipeline.precision import advise
-from tasks.pipeline.stage import sections_for
+from tasks.pipeline.stage import plain_sections, sections_for
 from tasks.records.prompts import read_prompts
 from tasks.stages.training import TrainingFiles, TrainingParams, evaluator_of, trainer_of
 from tasks.trials.forecast import Amount, TrialMeasurements, forecast
@@ -61,9 +63,9 @@ class Findings:
 
     @property
     def cost(self) -> float | None:
-        """The money for all parts, in the currency of the price."""
+        """The money for all parts, in the currency of the price; None without price or tokens."""
         tokens = self.total.tokens_in + self.total.tokens_out
-        return None if self.price is None else self.price * tokens / 1e6
+        return None if self.price is None or math.isnan(tokens) else self.price * tokens / 1e6
 
     def record(self) -> dict[str, Any]:
         """The findings as JSON."""
@@ -81,8 +83,8 @@ class Findings:
                 "metrics": trial.experience.metrics,
             },
             "run": {
-                "parts": {name: asdict(part) for name, part in self.parts.items()},
-                **asdict(self.total),
+                "parts": {name: _record(part) for name, part in self.parts.items()},
+                **_record(self.total),
                 "cost": self.cost,
             },
             "peak_bytes": trial.peak_bytes,
@@ -96,7 +98,9 @@ class Findings:
         parts = ", ".join(f"{name} {about(part.seconds)}" for name, part in self.parts.items())
         tokens = f"reads {total.tokens_in:,.0f} tokens, writes {total.tokens_out:,.0f}"
         cost = "unknown; give --price-per-million-tokens"
-        if self.cost is not None:
+        if math.isnan(total.tokens_in):
+            tokens, cost = "does not count tokens", "unknown; it counts none"
+        elif self.cost is not None:
             cost = f"{self.cost:,.2f} at {self.price:g} per million tokens"
         return [
             "content warning: turns of the attacker and the target",
@@ -116,6 +120,11 @@ class Findings:
             f"first batch has {trial.num_tokens:,} tokens, loss {trial.loss:.4g}, gradient norm "
             f"{trial.grad_norm:.4g}"
         )
+
+
+def _record(amount: Amount) -> dict[str, float | None]:
+    """An amount as JSON, with null for what is not known."""
+    return {name: None if math.isnan(own) else own for name, own in asdict(amount).items()}
 
 
 def run_trial(params: Params, *, price: float | None, is_revealed: bool, as_json: bool) -> None:
@@ -164,16 +173,19 @@ def _findings(
     episodes = own.training.num_episodes_per_experience
     replies = replies_of_a_tree(params) * own.rollouts.runs_per_prompt
     count = min(max(round(MOST_REPLIES / replies), 2), episodes)
+    account = f"trial {record_digest(plain_sections(own))[:16]}"
     with progress("trial", 4) as advance, ExitStack() as ended:
         advance(0, note="loading the models")
         trainer = trainer_of(own, files, folder=scratch, evaluator=evaluator)
         ended.callback(trainer.close)
         advance(1, note=f"rolling out {count} prompts")
-        rolled, first = rolled_amount(trainer, count)
+        rolled, first = rolled_amount(trainer, count, account=f"{account} rollouts")
         advance(1, note="learning from one batch")
         trial, memory, tried = _try_batch(trainer, first)
         advance(1, note="evaluating")
-        examined = examined_amount(trainer, evaluator, num_prompts=num_examined)
+        examined = examined_amount(
+            trainer, evaluator, num_prompts=num_examined, account=f"{account} evaluation"
+        )
         advance(1)
     graphs = list(trial.experience.graphs)
     # A trainer that does not learn from rollouts has its own number.
