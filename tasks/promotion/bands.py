@@ -95,7 +95,8 @@ def _figures(
         form = ".2f" if name in {_PERPLEXITY, _KL} else ".1%"
         told = f"at {'least' if keeps is ge else 'most'} {bound:{form}}"
         if name == _TOP and not held and _has_one_way(own, untrained, bound):
-            held, told = True, f"{told}, or as large before training"
+            held = True
+            told = f"{told}, or above it before training too and not shown to be larger"
         # Without a zero's sign, which rounding leaves.
         own_value, other = (f"{round(number, 3) + 0.0:{form}}" for number in (value, before))
         yield GateRule(name, own_value, other, told, held, way_out)

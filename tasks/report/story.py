@@ -54,7 +54,7 @@ def lead(material: Material) -> str:
     """The result in a sentence or two."""
     found = material.evaluation
     after, before = found.rate(), found.rate("baseline")
-    word = "beyond chance" if found.lift.low > 0 or found.lift.high < 0 else "within chance"
+    side = "above 0" if found.lift.low > 0 else "below 0" if found.lift.high < 0 else "around 0"
     refused, plain = found.over_refusal, found.plain
     beside = f" Beside that, {refused.told()}." if refused else ""
     if plain is not None:
@@ -63,7 +63,7 @@ def lead(material: Material) -> str:
     return (
         f"Of {found.num_prompts} test prompts with {found.num_rollouts} rollouts each, the trained "
         f"attacker succeeded in {percent(after)} of rollouts, the untrained one in "
-        f"{percent(before)}: a gain of {found.lift.points()}, {word}. Intervals are bootstrap "
+        f"{percent(before)}: a gain of {found.lift.points()}, an interval {side}. Intervals are bootstrap "
         f"intervals over prompts at {found.confidence:.0%}.{beside}"
     )
 

@@ -10,12 +10,12 @@ from tasks.report.story import decision, headlines, lead, limits, story
 SPAN = Interval(0.5, 0.4, 0.6)
 
 
-def test_the_lead_says_whether_the_gain_may_be_chance():
+def test_the_lead_says_on_which_side_of_0_the_gain_lies():
     sure, unsure = material(rate=0.6), material(rate=0.25)
 
     assert "60.0% [50.0%, 70.0%]" in lead(sure)
-    assert "gain of +40.0 points [+30.0, +50.0], beyond chance" in lead(sure)
-    assert "within chance" in lead(unsure)
+    assert "gain of +40.0 points [+30.0, +50.0], an interval above 0" in lead(sure)
+    assert "an interval around 0" in lead(unsure)
     refused = OverRefusal("ab" * 32, "refusal 1", 9, 0, 0, SPAN)
     told = lead(material(evaluation=replace(sure.evaluation, over_refusal=refused)))
     assert "the target refuses 50.0% [40.0%, 60.0%] of 9 harmless requests." in told
