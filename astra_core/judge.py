@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from astra_core.conversation import Conversation
 from astra_core.errors import ScorerError
-from astra_core.extensions.calls import path_of, plugin_call, spelled
+from astra_core.extensions.calls import is_number, path_of, plugin_call, spelled
 from astra_core.scorer import Rater, Scorer, checked_scores, is_score
 
 
@@ -104,20 +104,21 @@ def checked_judgements(judge: Judge, exchanges: Sequence[Exchange]) -> list[Judg
     if found is None or len(found) != len(exchanges):
         got = spelled(given) if found is None else f"{len(found)} for {len(exchanges)} exchanges"
     else:
-        got = next(filter(None, map(_problem, found)), "")
+        got = next(filter(None, map(problem_with, found)), "")
     if got:
         msg = (
-            f"scorer '{path_of(judge)}' must give one judgement per exchange, a score in [0, 1] or "
-            f"why there is none, got {got}; see system.scorer"
+            f"scorer '{path_of(judge)}' must give one Judgement per exchange, of a score in [0, 1] "
+            f"or the reason for none, got {got}; see system.scorer"
         )
         raise ScorerError(msg)
     return list(map(_plain, found or ()))
 
 
-def _problem(found: Any) -> str:
+def problem_with(found: Any) -> str:
     """What is wrong with a judgement; empty if nothing is."""
     if not isinstance(found, Judgement):
-        return spelled(found)
+        given = spelled(found)
+        return f"the number {given}, not Judgement({given})" if is_number(found) else given
     if found.score is None:
         return "" if found.unjudged else "neither"
     if found.unjudged:
@@ -125,8 +126,10 @@ def _problem(found: Any) -> str:
     labels: Any = found.labels
     if not isinstance(labels, Mapping):
         return f"labels that are {spelled(labels)}"
-    wrong = [value for value in (found.score, *labels.values()) if not is_score(value)]
-    return spelled(wrong[0]) if wrong else ""
+    if not is_score(found.score):
+        return spelled(found.score)
+    wrong = [name for name, value in labels.items() if not is_score(value)]
+    return f"{spelled(labels[wrong[0]])} for label {wrong[0]!r}" if wrong else ""
 
 
 def _plain(found: Judgement) -> Judgement:

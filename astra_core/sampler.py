@@ -4,13 +4,13 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from torch import Tensor
 
 from astra_core.config import Section
 from astra_core.errors import DataError, RolloutError
-from astra_core.extensions.calls import plugin_call, refuse
+from astra_core.extensions.calls import plugin_call, refuse, spelled
 from astra_core.extensions.plugin_class import Plugin
 from astra_core.reward import Reward, require_graphs
 from astra_core.rollout import Graph, Prompt, prompts_of, runs_of
@@ -95,7 +95,12 @@ class Sampler(Plugin):
 
     def runs(self, iteration: int, count: int) -> tuple[Prompt, ...]:
         """The ``episodes`` of one iteration, repeated for each of their runs."""
-        chosen = self.episodes(iteration, count)
+        with plugin_call("sampler", self, "episodes"):
+            chosen: Any = self.episodes(iteration, count)
+        if not isinstance(chosen, Sequence) or not chosen:
+            refuse("sampler", self, "prompts from episodes", got=f"{spelled(chosen)} without any")
+        if wrong := [own for own in chosen if not isinstance(own, Prompt)]:
+            refuse("sampler", self, "Prompts from episodes", got=spelled(wrong[0]))
         drawn = self.system.target.drawn(chosen, seed=self.seed, iteration=iteration)
         return runs_of(drawn, self.runs_per_prompt)
 

@@ -1,6 +1,6 @@
 """The System: attacker, target, reference and scorer, and the models that they share."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,6 +11,7 @@ import torch
 
 from astra_core.agents import Agent, load_agents, save_agents, save_format, separate_models
 from astra_core.config import GenerationConfiguration, SystemConfiguration
+from astra_core.conversation import Conversation
 from astra_core.crew import Crew
 from astra_core.engine.machine import Machine
 from astra_core.engine.plan import Plan
@@ -26,7 +27,7 @@ from astra_core.scorer import Scorer, version_of
 from astra_core.scorers.cached import with_cache
 from astra_core.scorers.of_probes import probe_scorer_of
 from astra_core.settings.attacker import AttackerConfiguration
-from astra_core.target import Surroundings, Target
+from astra_core.target import Outcome, Surroundings, Target, checked_outcomes
 from astra_core.targets.causal_lm import CausalLM, as_target, speaker_of
 
 Talker = LanguageModel | Target
@@ -146,6 +147,19 @@ class System:
     def reference_is_target(self) -> bool:
         """True where the two are one model, so that one pass may serve both."""
         return self.shares_tokenizer and self.reference is speaker_of(self.target)
+
+    def respond(
+        self, conversations: Sequence[Conversation], keys: Sequence[Sequence[bytes]]
+    ) -> list[Outcome]:
+        """The target's outcomes, one per conversation in order; see ``checked_outcomes``."""
+        config = self.config
+        return checked_outcomes(
+            self.target,
+            conversations,
+            keys,
+            generation=config.response,
+            tokens_per_batch=config.tokens_per_batch,
+        )
 
     def digest(self) -> str:
         """Covers everything that affects an evaluation; equal digests make figures comparable."""

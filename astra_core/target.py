@@ -11,12 +11,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from astra_core.config import GenerationConfiguration, Section, SystemConfiguration
 from astra_core.conversation import Conversation, Message
+from astra_core.errors import TargetError
+from astra_core.extensions.calls import plugin_call, refuse, spelled
 from astra_core.extensions.plugin_class import Plugin
 from astra_core.rollout import Failure, FinishReason, Prompt
+from astra_core.rollout.metadata import problem_of
 from astra_core.seeding import derive_key, generator
 
 if TYPE_CHECKING:
@@ -231,3 +234,60 @@ class Target(Plugin):
     def spelled(self) -> str:
         """A name for people; empty if there is only the digest."""
         return ""
+
+
+def checked_outcomes(
+    target: Target,
+    conversations: Sequence[Conversation],
+    keys: Sequence[Sequence[bytes]],
+    *,
+    generation: GenerationConfiguration,
+    tokens_per_batch: int,
+) -> list[Outcome]:
+    """What ``target.respond`` gives: for each conversation a failure, or one reply per key.
+
+    Raises TargetError if no call could be made; PluginError if the target failed, or gave something
+    else.
+    """
+    given: Any = None
+    down: TargetError | None = None
+    with plugin_call("target", target, "respond"):
+        try:
+            given = target.respond(
+                conversations, keys, generation, tokens_per_batch=tokens_per_batch
+            )
+        except TargetError as error:  # in its own words the reason why these turns failed
+            down = error
+    if down is not None:
+        raise down
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        refuse("target", target, "a list of outcomes", got=spelled(given))
+    if len(given) != len(keys):
+        got = f"{len(given)} for {len(keys)}"
+        refuse("target", target, "one outcome per conversation", got=got)
+    for outcome, own in zip(given, keys, strict=True):
+        if problem := _problem_of(outcome, num_replies=len(own)):
+            refuse("target", target, "an Answer with one Reply per key, or a Failure", got=problem)
+    return list(given)
+
+
+def _problem_of(outcome: Any, *, num_replies: int) -> str:
+    """What is wrong with an outcome, without quoting it; empty if nothing is."""
+    if isinstance(outcome, Failure):
+        return ""
+    replies: Any = outcome.replies if isinstance(outcome, Answer) else None
+    if not isinstance(replies, Sequence) or isinstance(replies, str):
+        return spelled(outcome if replies is None else replies)
+    if len(replies) != num_replies:
+        return f"{len(replies)} replies for {num_replies} keys"
+    return next(filter(None, map(_problem_with, replies)), "")
+
+
+def _problem_with(reply: Any) -> str:
+    if not isinstance(reply, Reply):
+        return f"a reply that is {spelled(reply)}"
+    text: Any = reply.text
+    if problem := problem_of(text) if isinstance(text, str) else spelled(text):
+        return f"a text that is {problem}"
+    known = reply.finish_reason in get_args(FinishReason)
+    return "" if known else "a finish_reason that is none"

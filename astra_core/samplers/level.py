@@ -213,11 +213,9 @@ def answers(growth: Growth, asked: Sequence[SampledProbe]) -> list[Outcome]:
     """
     system = growth.system
     roles = [f"response {reply}" for reply in range(growth.num_responses)]
-    found = system.target.respond(
+    found = system.respond(
         [as_read(own.conversation, system.config.spelling) for own in asked],
         [[growth.key(role, own.place.prompt, own.path) for role in roles] for own in asked],
-        system.config.response,
-        tokens_per_batch=system.config.tokens_per_batch,
     )
     if system.config.spelling is None:
         return found

@@ -6,9 +6,10 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from astra_core.config import Section
+from astra_core.errors import ScorerError
 from astra_core.extensions.calls import plugin_call
 from astra_core.files import file_digest, record_digest
-from astra_core.judge import Exchange, Judge, Judgement
+from astra_core.judge import Exchange, Judge, Judgement, problem_with
 from astra_core.registry import function_of
 from astra_parts.sources import sources_of
 
@@ -46,7 +47,7 @@ class ProgramJudge(Judge):
         return self._version
 
     def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
-        """One judgement per exchange. Raises PluginError if the function failed."""
+        """One judgement per exchange. Raises PluginError, ScorerError if it gave none."""
         return [self._judged(exchange) for exchange in exchanges]
 
     def _judged(self, exchange: Exchange) -> Judgement:
@@ -54,4 +55,11 @@ class ProgramJudge(Judge):
             found: Any = self._function(exchange)
         if found is None:
             return Judgement.none("the function returned None")
-        return found if isinstance(found, Judgement) else Judgement(found)
+        judgement = found if isinstance(found, Judgement) else Judgement(found)
+        if problem := problem_with(judgement):
+            msg = (
+                f"scorer '{self.options.function}' must give a score in [0, 1], a Judgement of one "
+                f"or None, got {problem}; correct it there"
+            )
+            raise ScorerError(msg)
+        return judgement

@@ -123,12 +123,7 @@ def _answering(
     spelling: str | None,
 ) -> Callable[[], Sequence[Outcome]]:
     asked = (own.conversation.said(Message("user", own.probe)) for own in said)
-    return lambda: system.target.respond(
-        [as_read(own, spelling) for own in asked],
-        keys,
-        system.config.response,
-        tokens_per_batch=system.config.tokens_per_batch,
-    )
+    return lambda: system.respond([as_read(own, spelling) for own in asked], keys)
 
 
 def _moment(system: System, graph: Graph, path: Path) -> Moment:

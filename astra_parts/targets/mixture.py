@@ -15,7 +15,14 @@ from astra_core.models.language_model import LanguageModel
 from astra_core.registry import find
 from astra_core.rollout import Failure
 from astra_core.seeding import derive_key
-from astra_core.target import LED_AGAINST, Outcome, Surroundings, Target, drawn_target
+from astra_core.target import (
+    LED_AGAINST,
+    Outcome,
+    Surroundings,
+    Target,
+    checked_outcomes,
+    drawn_target,
+)
 from astra_core.targets.causal_lm import CausalLM
 
 _SEED = 0  # of what belongs to no tree; a digest names the draw, so any number will do
@@ -116,10 +123,11 @@ class Mixture(Target):
         asked = self._shared(conversations)
         for name, own in asked.items():
             try:
-                answers = self._parts[name].respond(
+                answers = checked_outcomes(
+                    self._parts[name],
                     [conversations[at] for at in own],
                     [keys[at] for at in own],
-                    generation,
+                    generation=generation,
                     tokens_per_batch=tokens_per_batch,
                 )
             except TargetError as error:

@@ -242,16 +242,7 @@ class Replayer:
         if not said:
             return []
         with system.remembering(), system.target.evaluating():
-            found = scored_answers(
-                system,
-                probes,
-                lambda: system.target.respond(
-                    talks,
-                    keys,
-                    system.config.response,
-                    tokens_per_batch=system.config.tokens_per_batch,
-                ),
-            )
+            found = scored_answers(system, probes, lambda: system.respond(talks, keys))
         return list(map(Answered.of, found.answers, found.judgements))
 
     def _keys(self, talk: Conversation) -> list[bytes]:

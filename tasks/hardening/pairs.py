@@ -282,13 +282,7 @@ def _safe_replies(
         for talk in talks
     ]
     with system.remembering(), system.target.evaluating():
-        found = scored_answers(
-            system,
-            said,
-            lambda: system.target.respond(
-                talks, keys, system.config.response, tokens_per_batch=system.config.tokens_per_batch
-            ),
-        )
+        found = scored_answers(system, said, lambda: system.respond(talks, keys))
     safest: list[str | None] = []
     for answer, judged in zip(found.answers, found.judgements, strict=True):
         replies = () if isinstance(answer, Failure) else answer.replies

@@ -63,8 +63,8 @@ def lead(material: Material) -> str:
     return (
         f"Of {found.num_prompts} test prompts with {found.num_rollouts} rollouts each, the trained "
         f"attacker succeeded in {percent(after)} of rollouts, the untrained one in "
-        f"{percent(before)}: a gain of {found.lift.points()}, an interval {side}. Intervals are bootstrap "
-        f"intervals over prompts at {found.confidence:.0%}.{beside}"
+        f"{percent(before)}: a gain of {found.lift.points()}, an interval {side}. Intervals are "
+        f"bootstrap intervals over prompts at {found.confidence:.0%}.{beside}"
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import DataError
 from astra_core.files import record_digest
+from tasks.expectations.rollout_warnings import try_judge
 from tasks.figures.examples import examples_page
 from tasks.machine.console import libraries_to, progress, say_found
 from tasks.machine.environment import set_up_process
@@ -47,7 +48,8 @@ NUM_SAMPLES = 5
 class Findings:
     """The findings of a trial.
 
-    ``price``: the price of a million of the target's tokens; None if unknown.
+    ``price``: the price of a million of the target's tokens; None if unknown. ``doubts``: what is
+    doubtful about the judge.
     """
 
     trial: "Trial"
@@ -55,6 +57,7 @@ class Findings:
     samples: tuple[str, ...]
     price: float | None
     memory: str
+    doubts: tuple[str, ...]
 
     @property
     def total(self) -> Amount:
@@ -89,6 +92,7 @@ class Findings:
             },
             "peak_bytes": trial.peak_bytes,
             "memory": self.memory,
+            "advice": list(self.doubts),
             "samples": list(self.samples),
         }
 
@@ -106,6 +110,7 @@ class Findings:
             "content warning: turns of the attacker and the target",
             *self.samples,
             self._batch(),
+            *(f"{'judge':<13}{doubt}" for doubt in self.doubts),
             f"{'target':<13}a whole run asks it for {total.calls:,.0f} replies; it {tokens}",
             f"{'time':<13}at most about {about(total.seconds)}: {parts}",
             f"{'memory':<13}{self.memory}",
@@ -178,6 +183,7 @@ def _findings(
         advance(0, note="loading the models")
         trainer = trainer_of(own, files, folder=scratch, evaluator=evaluator)
         ended.callback(trainer.close)
+        doubts = try_judge(trainer.sampler.system.scorer)
         advance(1, note=f"rolling out {count} prompts")
         rolled, first = rolled_amount(trainer, count, account=f"{account} rollouts")
         advance(1, note="learning from one batch")
@@ -205,7 +211,7 @@ def _findings(
     page = examples_page(graphs, count=NUM_SAMPLES, is_revealed=is_revealed).splitlines()
     # Without the page's head; where prompts have categories, a column more.
     samples = tuple(line for line in page if line.startswith("|"))
-    return Findings(trial, forecast(params, measured), samples, price, memory)
+    return Findings(trial, forecast(params, measured), samples, price, memory, doubts)
 
 
 def _try_batch(trainer: "Trainer", graphs: Sequence["Graph"]) -> tuple["Trial", str, int]:

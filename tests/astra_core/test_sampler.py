@@ -6,7 +6,7 @@ from itertools import chain
 import pytest
 from each_row import each_row
 
-from astra_core.errors import DataError, RolloutError
+from astra_core.errors import DataError, PluginError, RolloutError
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Prompt, runs_of
 from astra_core.sampler import rolled_out, rolled_out_in_pieces
@@ -125,6 +125,26 @@ def test_a_sampler_may_choose_prompts_by_their_metadata():
     assert [2, 0, 1, 0] == [p.metadata["difficulty"] for p in own.episodes(2, 4)]
     graphs = own.roll_out(own.episodes(2, 4), iteration=2)
     assert levels == [graph.prompt.metadata["difficulty"] for graph in graphs]
+
+
+@each_row(
+    ("chosen", "got"),
+    [
+        (lambda _: (), "tuple without any"),
+        (lambda _: None, "None without any"),
+        (lambda prompts: [own.text for own in prompts], "Prompts from episodes, got str"),
+        (lambda prompts: prompts[9], "must not fail in episodes, got IndexError"),
+    ],
+)
+def test_what_a_sampler_chooses_are_prompts(chosen, got):
+    class Choosing(TreeSampler):
+        def episodes(self, *_):
+            return chosen(self.prompts)
+
+    reward = AdversarialReward(AdversarialReward.Options())
+    own = Choosing(system=shared_system(), prompts=tiny_prompts(2), reward=reward, seed=0)
+    with pytest.raises(PluginError, match=f"sampler '.*Choosing' .*{got}"):
+        own.runs(0, 2)
 
 
 def test_pieces_are_the_graphs_of_all_prompts_at_once():

@@ -58,7 +58,9 @@ def test_a_function_reads_the_exchange_and_the_columns(judge_of):
 def test_a_function_that_fails_or_gives_no_score_is_one_line(judge_of):
     with pytest.raises(PluginError, match=r"grades\.py:failing.* KeyError"):
         checked_judgements(judge_of("failing"), [exchange()])
-    with pytest.raises(ScorerError, match=r"a score in \[0, 1\].*got 2"):
+    with pytest.raises(
+        ScorerError, match=r"grades\.py:wrong' must give a score in \[0, 1\].*got 2;"
+    ):
         checked_judgements(judge_of("wrong"), [exchange()])
 
 
