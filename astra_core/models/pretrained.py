@@ -10,6 +10,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import shortened
 from astra_core.files import folder_digest
 from astra_core.models.folders import require_folder
+from astra_core.models.tokenizers import load_tokenizer
 from astra_core.training.distribution.launch import local_rank, local_world_size
 
 # Above this many parameters a matrix product is long enough to pay for a second thread.
@@ -34,12 +35,10 @@ def load_pretrained(
 
     Raises ConfigurationError if the folder does not hold a causal LM that transformers can load.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
     require_folder(folder)
     spread = {} if device_map is None else {"device_map": device_map}
-    # transformers would otherwise ask whether to run code in the folder, and wait for an answer.
-    local = {"local_files_only": True, "trust_remote_code": False}
     try:
         model, loading = AutoModelForCausalLM.from_pretrained(
             str(weights or folder),
@@ -47,23 +46,16 @@ def load_pretrained(
             use_safetensors=True,
             ignore_mismatched_sizes=True,
             output_loading_info=True,
-            **local,
+            local_files_only=True,
+            # transformers would otherwise ask whether to run code in the folder, and wait.
+            trust_remote_code=False,
             **spread,
         )
     except Exception as error:  # a damaged folder may raise anything
-        msg = (
-            f"{folder} must be a Hugging Face causal LM with safetensors, "
-            f"got {_reason(error)}; check it"
-        )
+        reason = shortened(f"{type(error).__name__}: {error}", limit=140)
+        msg = f"{folder} must be a Hugging Face causal LM with safetensors, got {reason}; check it"
         raise ConfigurationError(msg) from error
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), **local)
-    except Exception as error:  # the tokenizers library raises plain exceptions
-        msg = (
-            f"{folder} must hold a tokenizer (tokenizer.json, tokenizer_config.json), "
-            f"got {_reason(error)}; save it there with save_pretrained"
-        )
-        raise ConfigurationError(msg) from error
+    tokenizer = load_tokenizer(folder)
     if loading["mismatched_keys"]:
         name, found, wanted = min(loading["mismatched_keys"])
         msg = (
@@ -77,10 +69,6 @@ def load_pretrained(
         msg = f"{folder} must hold every weight, got no {missing[0]} of {len(missing)}; check it"
         raise ConfigurationError(msg)
     return model, tokenizer
-
-
-def _reason(error: Exception) -> str:
-    return shortened(f"{type(error).__name__}: {error}", limit=140)
 
 
 def threads_for(num_parameters: int, requested: int) -> int:

@@ -11,12 +11,34 @@ from astra_core.models.folders import require_folder
 
 
 def load_tokenizer(folder: Path | str) -> Any:
-    """The tokenizer of a Hugging Face folder, also of one without weights; uses no network."""
+    """The tokenizer of a Hugging Face folder, also of one without weights; uses no network.
+
+    Raises ConfigurationError if the folder holds no tokenizer that transformers can load.
+    """
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(
-        str(folder), local_files_only=True, trust_remote_code=False
-    )
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            str(folder), local_files_only=True, trust_remote_code=False
+        )
+        # One in plain Python lacks it, and with it the meaning of its ids.
+        tokenizer.backend_tokenizer  # noqa: B018
+        names = {*tokenizer.vocab_files_names.values(), "*.model", "tekken.json"}
+    except Exception as error:  # the tokenizers library raises plain exceptions
+        reason = shortened(f"{type(error).__name__}: {error}", limit=140)
+        msg = (
+            f"{folder} must hold a tokenizer (tokenizer.json, tokenizer_config.json), "
+            f"got {reason}; save it there with save_pretrained"
+        )
+        raise ConfigurationError(msg) from error
+    # Of the configuration alone transformers makes a tokenizer that knows hardly a token.
+    if not any(any(Path(folder).glob(name)) for name in names):
+        msg = (
+            f"{folder} must hold a tokenizer's vocabulary, got no "
+            f"{' and no '.join(sorted(names))}; save the tokenizer there with save_pretrained"
+        )
+        raise ConfigurationError(msg)
+    return tokenizer
 
 
 def tokenizer_digest(folder: Path | str) -> str:
@@ -24,13 +46,7 @@ def tokenizer_digest(folder: Path | str) -> str:
 
     Raises ConfigurationError if the folder holds no tokenizer that transformers can load.
     """
-    require_folder(folder)
-    try:
-        return record_digest(meaning_of_ids(load_tokenizer(folder)))
-    except Exception as error:  # the tokenizers library raises plain exceptions
-        reason = shortened(f"{type(error).__name__}: {error}", limit=140)
-        msg = f"{folder} must hold a tokenizer, got {reason}; check it"
-        raise ConfigurationError(msg) from error
+    return record_digest(meaning_of_ids(load_tokenizer(require_folder(folder))))
 
 
 def meaning_of_ids(tokenizer: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from cases import (
 FOLDER = "my_model"
 CONFIG, GENERATION = f"{FOLDER}/config.json", f"{FOLDER}/generation_config.json"
 TOKENIZER, WEIGHTS = f"{FOLDER}/tokenizer.json", f"{FOLDER}/model.safetensors"
+WORDS = f"{FOLDER}/tokenizer_config.json"
 OWN = {"source": "folder", "path": FOLDER}
 # Nothing built in takes part, so that the stage takes a moment.
 CHOSEN = params(models={"attacker": OWN, "target": OWN})
@@ -258,11 +259,7 @@ CASES = [
             ("config.json", CONFIG, ("config.json must be JSON",)),
             ("generation_config.json", GENERATION, ("generation_config.json must be JSON",)),
             ("tokenizer.json", TOKENIZER, ("must hold a tokenizer",)),
-            (
-                "tokenizer_config.json",
-                f"{FOLDER}/tokenizer_config.json",
-                ("must hold a tokenizer",),
-            ),
+            ("tokenizer_config.json", WORDS, ("must hold a tokenizer",)),
             ("model.safetensors", WEIGHTS, ("model.safetensors must be whole safetensors",)),
         )
         for how, arrange in (
@@ -277,14 +274,23 @@ CASES = [
             ("config.json", CONFIG, ("config.json must be a JSON object, got list",)),
             ("generation_config.json", GENERATION, ("must be a JSON object, got list",)),
             ("tokenizer.json", TOKENIZER, ("must hold a tokenizer",)),
-            (
-                "tokenizer_config.json",
-                f"{FOLDER}/tokenizer_config.json",
-                ("must hold a tokenizer",),
-            ),
+            ("tokenizer_config.json", WORDS, ("must hold a tokenizer",)),
         )
     ),
     _case("no tokenizer", without(TOKENIZER), "must hold a tokenizer (tokenizer.json"),
+    _case(
+        "no file of a tokenizer",
+        both(without(TOKENIZER), without(WORDS), changed_json(CONFIG, model_type="qwen2")),
+        "must hold a tokenizer's vocabulary, got no ",
+        "tokenizer.json",
+        "save_pretrained",
+    ),
+    _case(
+        "a tokenizer in plain Python",
+        changed_json(WORDS, tokenizer_class="ByT5Tokenizer"),
+        "must hold a tokenizer (tokenizer.json",
+        "backend_tokenizer",
+    ),
     _case("no weights", without(WEIGHTS), "model.safetensors must be a file of safetensors"),
     _case(
         "a pickle alone",
