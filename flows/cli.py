@@ -134,8 +134,8 @@ def main() -> None:
     except Stopped as error:
         status = exit_status(error)
     if status in STOPPED:
-        is_server = sys.argv[1:2] in (["serve"], ["ui"])
-        complain("stopped" if is_server else "stopped; the same command resumes from here")
+        serves = " ".join(sys.argv[1:2]) in GROUPS["Serve"]
+        complain("stopped" if serves else "stopped; the same command resumes from here")
     leave(status)
 
 
