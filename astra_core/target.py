@@ -8,8 +8,9 @@ the text if a local model sampled them, so that a model with the same ids need n
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from itertools import accumulate
+from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -66,13 +67,7 @@ class Usage:
 
     def __add__(self, other: "Usage") -> "Usage":
         """The sum of both."""
-        return Usage(
-            self.calls + other.calls,
-            self.tokens_in + other.tokens_in,
-            self.tokens_out + other.tokens_out,
-            self.seconds + other.seconds,
-            self.cost + other.cost,
-        )
+        return Usage(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True)

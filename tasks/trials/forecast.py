@@ -5,7 +5,8 @@ with the number of prompts, so what a trial measures on a few is multiplied.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 
 from astra_core.training.selection.evaluation_scheme import EvaluationScheme
 from tasks.figures.plain_questions import TRIED_WITH
@@ -27,22 +28,11 @@ class Amount:
     seconds: float = 0.0
 
     def __add__(self, other: "Amount") -> "Amount":
-        return Amount(
-            self.calls + other.calls,
-            self.tokens_in + other.tokens_in,
-            self.tokens_out + other.tokens_out,
-            self.seconds + other.seconds,
-        )
+        return Amount(*map(add, astuple(self), astuple(other)))
 
     def __mul__(self, factor: float) -> "Amount":
-        if not factor:
-            return Amount()  # also of what is not known
-        return Amount(
-            self.calls * factor,
-            self.tokens_in * factor,
-            self.tokens_out * factor,
-            self.seconds * factor,
-        )
+        # Nothing of what is not known is nothing.
+        return Amount(*(factor and own * factor for own in astuple(self)))
 
 
 @dataclass(frozen=True, slots=True)
