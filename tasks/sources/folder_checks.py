@@ -195,6 +195,25 @@ def _check_architecture(folder: Path) -> None:
     if type(config) not in AutoModelForCausalLM._model_mapping:  # noqa: SLF001 - its only name
         msg = f"{file}: model_type must be a causal LM, got {config.model_type!r}; {_WAY_OUT}"
         raise ConfigurationError(msg)
+    named = config.architectures or []
+    if named and not getattr(config, "is_decoder", False) and not any(map(_may_be_causal, named)):
+        msg = f"{file}: architectures must name a causal LM, got {excerpt(named[0])}; {_WAY_OUT}"
+        raise ConfigurationError(msg)
+
+
+def _may_be_causal(architecture: str) -> bool:
+    """Whether transformers reads on from a text with it, or does not know this name."""
+    import transformers
+    from transformers.models.auto import modeling_auto as auto
+
+    # Of a base model, its missing weights tell; pictures may be read by a causal LM, too.
+    mappings = (
+        auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+        auto.MODEL_MAPPING_NAMES,
+    )
+    is_known = hasattr(transformers, architecture)
+    return not is_known or any(architecture in mapping.values() for mapping in mappings)
 
 
 def _size(key: str, value: Any, file: Path) -> int:

@@ -210,6 +210,12 @@ CASES = [
     ),
     _config("no language model", "config.json", "model_type must be a causal LM", model_type="vit"),
     _config(
+        "another use of an architecture",
+        "config.json",
+        "architectures must name a causal LM, got 'LlamaForSequenceClassification'",
+        architectures=["LlamaForSequenceClassification"],
+    ),
+    _config(
         "a number for an architecture",
         "config.json",
         "model_type must name an architecture, got 5",

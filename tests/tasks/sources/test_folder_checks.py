@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from astra_core.models.pretrained import load_pretrained
@@ -29,9 +30,21 @@ def test_parts_of_weights_are_looked_for_by_their_index(folder):
     check_folder(folder)
 
 
-def test_the_padding_of_early_folders_is_none(folder):
+@each_row(
+    "entries",
+    [
+        {"pad_token_id": -1},  # none, in early folders
+        {"architectures": None},
+        {"architectures": ["LLaMAForCausalLM"]},  # an early name
+        {"architectures": ["LlamaModel"]},
+        {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]},
+        {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"]},
+        {"model_type": "bert", "architectures": ["BertForMaskedLM"], "is_decoder": True},
+    ],
+)
+def test_a_causal_model_may_name_itself_in_several_ways(folder, entries):
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "pad_token_id": -1}))
+    (folder / "config.json").write_text(json.dumps({**config, **entries}))
 
     check_folder(folder)
 
