@@ -22,6 +22,7 @@ from tasks.machine.memory import memory_limit, too_little_memory
 from tasks.machine.parents import end_with_dvc
 from tasks.machine.privacy import keep_private
 from tasks.params.checks import check_params, tell_warnings
+from tasks.params.models import ModelsConfiguration
 from tasks.params.reference import SCHEMA_FILE, schema_drift, schema_text
 from tasks.params.schema import Params, read_params
 from tasks.pipeline import failures
@@ -112,6 +113,7 @@ def _check() -> int:
     set_environment(params)
     quiet_libraries()
     check_params(params)
+    _check_folders(params.models)
     advise(params)
     tell_warnings(params)
     exam = expected_exam(params)
@@ -119,6 +121,17 @@ def _check() -> int:
         say(line)
     say("params.yaml is usable")
     return 0
+
+
+def _check_folders(models: ModelsConfiguration) -> None:
+    """Checks the folders of models as their stage does, but for what only loading them shows."""
+    named = models.sources.values()
+    paths = [model.path for model in named if model.source == "folder" and model.path]
+    if paths:
+        from tasks.sources.folder_checks import check_folder
+
+        for path in dict.fromkeys(paths):
+            check_folder(path)
 
 
 def _render(*, check: bool) -> int:

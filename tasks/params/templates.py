@@ -1,7 +1,6 @@
 """What the local tokenizers and models must have: chat templates, and weights that are named."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from astra_core.errors import ConfigurationError
 from astra_core.registry import resolve
@@ -48,25 +47,14 @@ def _try(
         raise ConfigurationError(msg)
     if source.source != "folder" or source.path is None:
         return
-    tokenizer = _tokenizer(source.path)
-    if tokenizer is None:
-        return
+    from astra_core.models.marked_template import line_ends, marked_turns
+    from astra_core.models.tokenizers import load_tokenizer
+
+    tokenizer = load_tokenizer(source.path)
     tokenizer.chat_template = template or tokenizer.chat_template
     if chat_format == "auto" and not tokenizer.chat_template:
         return
-    from astra_core.models.marked_template import line_ends, marked_turns
-
     (marked_turns if template is None else line_ends)(tokenizer, system=system, where=where)
-
-
-def _tokenizer(folder: Path) -> Any:
-    """The folder's tokenizer; None where it cannot be read, which loading the model reports."""
-    from astra_core.models.tokenizers import load_tokenizer
-
-    try:
-        return load_tokenizer(folder)
-    except Exception:  # noqa: BLE001 - the tokenizers library raises plain exceptions
-        return None
 
 
 _MOST_OWN = 64  # weights of an algorithm, such as a value head's; their number is not known yet

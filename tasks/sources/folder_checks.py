@@ -14,6 +14,7 @@ import torch
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt, shortened
 from astra_core.models.folders import require_folder
+from astra_core.models.tokenizers import load_tokenizer
 from astra_core.paths import is_file, kind_of
 
 # Architectures' different names for the same size.
@@ -51,6 +52,7 @@ def check_folder(folder: Path) -> None:
     _check_architecture(folder)
     for file in _weight_files(folder):
         _check_weights(file)
+    load_tokenizer(folder)
 
 
 def check_model(model: Any, tokenizer: Any, folder: Path) -> None:
@@ -195,7 +197,7 @@ def _check_architecture(folder: Path) -> None:
     if type(config) not in AutoModelForCausalLM._model_mapping:  # noqa: SLF001 - its only name
         msg = f"{file}: model_type must be a causal LM, got {config.model_type!r}; {_WAY_OUT}"
         raise ConfigurationError(msg)
-    named = config.architectures or []
+    named = config.architectures if isinstance(config.architectures, list) else []
     if named and not getattr(config, "is_decoder", False) and not any(map(_may_be_causal, named)):
         msg = f"{file}: architectures must name a causal LM, got {excerpt(named[0])}; {_WAY_OUT}"
         raise ConfigurationError(msg)
@@ -212,7 +214,7 @@ def _may_be_causal(architecture: str) -> bool:
         auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
         auto.MODEL_MAPPING_NAMES,
     )
-    is_known = hasattr(transformers, architecture)
+    is_known = hasattr(transformers, str(architecture))
     return not is_known or any(architecture in mapping.values() for mapping in mappings)
 
 

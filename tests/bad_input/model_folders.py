@@ -3,6 +3,7 @@
 import json
 
 from cases import (
+    CHECK,
     Case,
     both,
     changed_json,
@@ -86,8 +87,11 @@ def _token(number):
     return arrange
 
 
+# What the check of params.yaml tells as well.
+EARLY = ("model.safetensors must be a file", "only pytorch_model.bin, a pickle")
 NUMBER = "must be a number from 1 to"
 CASES = [
+    Case("models: a pickle before a run", CHECK, EARLY, both(CHOSEN, _pickle)),
     *(
         _config(
             f"{key} = {value!r}", "config.json", f"{key} {NUMBER}", f"got {value!r}", **{key: value}

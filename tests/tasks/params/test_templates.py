@@ -62,12 +62,6 @@ def test_the_builtin_model_has_no_template():
         check_templates(_params(None, attacker={"format": "template"}))
 
 
-def test_a_folder_without_a_tokenizer_is_left_to_the_model(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-
-    check_templates(_params(tmp_path, target={"format": "template"}))
-
-
 def _naming(*, pattern=None, algorithm="grpo", lora=None, own=None, folder=None):
     params = Params()
     parts = {"late": Part(pattern=pattern, lr_factor=0.1)} if pattern else {}
