@@ -158,9 +158,9 @@ class Endpoint(CalledTarget):
         """
         options = self.options
         fetched = self._server.fetch(self._path, question.body, key=question.key)
-        if fetched.status != httpx.codes.OK:
-            raise wire.refused(fetched.status, fetched.headers, fetched.content)
         sent = str(question.body.get("messages") or question.body["prompt"])
+        if fetched.status != httpx.codes.OK:
+            raise wire.refused(fetched.status, fetched.headers, fetched.content, sent=sent)
         kept = wire.read(fetched.content, api=options.api, tags=options.thinking, prompt=sent)
         self._check_model(kept.model)
         return kept

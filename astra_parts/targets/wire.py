@@ -20,7 +20,14 @@ _WAITS = {408, 409, 425, 429}
 # These statuses are about the key or the model's name, not about the conversation.
 _OF_THE_KEY = {401, 402, 403, 404}
 _WORDS = ("message", "detail", "error")
+_CODES = ("type", "code", "param")
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,40}|\d{3}")
+# Of a message these may be shown where the conversation lacks them: max_tokens, 4096.
+_PARAMETER = re.compile(r"\b(?:[a-z]+(?:_[a-z]+)+|\d{1,7})\b")
+_STARTS = {
+    b"<": "; it is a page: base_url most often ends in /v1",
+    b"data:": "; it is a stream, which is not read: let extra ask for none",
+}
 
 
 def said(
@@ -54,12 +61,22 @@ def sampling(generation: GenerationConfiguration) -> dict[str, Any]:
     return body
 
 
-def refused(status: int, headers: Mapping[str, str], content: bytes) -> CallError:
-    """The meaning of an answer that is not a success."""
-    words = f"the server answers {status}{_reason(content, is_plain=status in _OF_THE_KEY)}"
+def refused(
+    status: int, headers: Mapping[str, str], content: bytes, *, sent: str | None = None
+) -> CallError:
+    """The meaning of an answer that is not a success.
+
+    ``sent``: what it may quote, of which nothing is shown; None masks every word.
+    """
+    reason = _reason(content, is_plain=status in _OF_THE_KEY, sent=sent)
+    words = f"the server answers {status}{reason}"
     if status in _WAITS or status >= 500:
         kind = "rate_limited" if status == 429 else "server"
         return CallError(kind, words, wait_s=_wait_s(headers.get("retry-after", "")))
+    if "max_tokens" in reason:
+        words += "; see max_tokens_name"
+    if status in {401, 403}:
+        words += "; key_env or key_file must name the server's key"
     if status == 404:
         words += "; base_url most often ends in /v1, and model is as the server calls it"
     if 300 <= status < 400:
@@ -80,7 +97,9 @@ def read(content: bytes, *, api: str, tags: Sequence[str], prompt: str) -> Kept:
     try:
         answer = json.loads(content)
     except (ValueError, RecursionError) as error:
-        words = f"the answer is no JSON ({type(error).__name__} in {len(content)} bytes)"
+        start = content.lstrip()
+        way = next((_STARTS[each] for each in _STARTS if start.startswith(each)), "")
+        words = f"the answer is no JSON ({type(error).__name__} in {len(content)} bytes){way}"
         raise CallError(kind="malformed" if content.strip() else "empty", words=words) from error
     if not isinstance(answer, dict):
         raise CallError(
@@ -180,7 +199,7 @@ def _model(answer: Mapping[str, Any]) -> str:
     return " ".join(excerpt(part).strip("'") for part in parts if isinstance(part, str) and part)
 
 
-def _reason(content: bytes, *, is_plain: bool = False) -> str:
+def _reason(content: bytes, *, is_plain: bool = False, sent: str | None = None) -> str:
     """The server's error message, masked where it may quote the request."""
     try:
         error = json.loads(content)
@@ -188,10 +207,26 @@ def _reason(content: bytes, *, is_plain: bool = False) -> str:
         return ""
     error = error.get("error", error) if isinstance(error, dict) else error
     told = error if isinstance(error, dict) else {"message": error}
-    codes = [told[name] for name in ("type", "code") if _CODE.fullmatch(str(told.get(name, "")))]
+    codes = [told[name] for name in _CODES if _CODE.fullmatch(str(told.get(name, "")))]
     words = next((each for each in map(told.get, _WORDS) if isinstance(each, str)), "")[:400]
-    parts = [*map(str, codes), words if is_plain else masked(words)]
+    parts = [*map(str, codes), words if is_plain else _masked(words, sent)]
     return f" ({shortened(', '.join(filter(None, parts)), limit=160)})" if any(parts) else ""
+
+
+def _masked(words: str, sent: str | None) -> str:
+    """The words masked, but for parameters and numbers that are no part of what was sent."""
+    plain = " ".join(words.split())
+    shown = masked(plain)
+    if sent is None or len(shown) != len(plain):
+        return shown
+    for found in _PARAMETER.finditer(plain):
+        if _letters(found[0]) not in _letters(sent):
+            shown = shown[: found.start()] + found[0] + shown[found.end() :]
+    return shown
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[\W_]", "", text).lower()
 
 
 def _wait_s(header: str) -> float:

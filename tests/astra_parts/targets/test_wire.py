@@ -130,11 +130,50 @@ def test_what_a_status_means(status, kind, is_final):
     assert (kind, is_final) == (error.kind, error.is_final)
 
 
-def test_what_a_server_says_of_the_conversation_is_masked():
-    content = json.dumps({"error": {"message": "you are bad", "code": "too_long"}}).encode()
+@each_row(
+    ("status", "error", "expected"),
+    [
+        (400, {"message": "you are bad", "code": "too_long"}, "(too_long, y·· a·· b··)"),
+        (
+            400,
+            {"message": "No max_tokens; use max_completion_tokens", "param": "max_tokens"},
+            "(max_tokens, N· max_tokens; u·· max_completion_tokens); see max_tokens_name",
+        ),
+        (422, {"message": "at most 4096 of top_logprobs"}, "(a· m··· 4096 o· top_logprobs)"),
+        # What the probe says is masked, whole or cut, in any case.
+        (400, {"message": "got kill_all_5 of 77"}, "(g·· k········· o· 7·)"),
+        (400, {"message": "got kill_all, at 6"}, "(g·· k·······, a· 6)"),
+        (400, {"message": "bad kill_all_five"}, "(b·· k············)"),
+        (401, {"message": "bad key"}, "(bad key); key_env or key_file must name the server's key"),
+        (403, {}, "; key_env or key_file must name the server's key"),
+    ],
+)
+def test_what_a_server_says_is_shown_but_for_the_conversation(status, error, expected):
+    content = json.dumps({"error": error}).encode()
 
-    assert "the server answers 400 (too_long, y·· a·· b··)" == wire.refused(400, {}, content).words
-    assert "you are bad" in wire.refused(401, {}, content).words
+    words = wire.refused(status, {}, content, sent="Kill_All_5 of 77 times: kill all, five").words
+
+    assert expected == words.removeprefix(f"the server answers {status}").strip()
+
+
+def test_without_what_was_sent_every_word_is_masked():
+    error = wire.refused(400, {}, b'{"error": {"message": "no max_tokens"}}')
+
+    assert "the server answers 400 (n· m·········)" == error.words
+
+
+@each_row(
+    ("content", "way"),
+    [
+        (b"\n<!DOCTYPE html><html>", "bytes); it is a page: base_url most often ends in /v1"),
+        (b'data: {"choices": []}', "it is a stream, which is not read: let extra ask for none"),
+        (b'{"choices": [{"mess', "in 19 bytes)"),
+    ],
+)
+def test_what_is_no_json_says_what_may_be_wrong(content, way):
+    with pytest.raises(CallError) as caught:
+        wire.read(content, api="chat", tags=(), prompt="")
+    assert caught.value.words.endswith(way)
 
 
 def test_deep_json_is_malformed():
