@@ -290,6 +290,7 @@ def test_an_outcome_over_several_targets_weighs_shares_and_adds_counts():
 
     found = weighted_outcome([outcome(0.9, 0.1), outcome(0.8)], [0.75, 0.25])
 
+    assert outcome(0.8).prompt_id == found.prompt_id
     assert 0.75 * 0.5 + 0.25 * 1.0 == pytest.approx(found.success_rate)
     assert 0.75 * 0.5 + 0.25 * 0.8 == pytest.approx(found.score_mean)
     other = replace(outcome(0.8), prompt_id="the same, led against another target")

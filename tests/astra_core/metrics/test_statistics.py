@@ -166,7 +166,7 @@ def test_what_is_no_interval_is_reported_with_its_kind():
 
 
 def test_a_difference_of_rates_is_told_in_points():
-    assert "-12.5 points [-20.0, +3.1]" == Interval(-0.125, -0.2, 0.031).points()
+    assert "-12.5 points [-20.0, +73.1]" == Interval(-0.125, -0.2, 0.731).points()
 
 
 def test_of_nothing_known_no_end_is_a_number():
