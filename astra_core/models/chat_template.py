@@ -54,8 +54,12 @@ def chat_text(
 
 def refusal(error: Exception) -> str:
     """What may be shown of a template's error: it comes from elsewhere, and may quote an attack."""
+    from jinja2 import TemplateSyntaxError
+
     if isinstance(error, AstraError):
         return str(error)
+    if isinstance(error, TemplateSyntaxError):  # it has read no conversation yet
+        return f"{shortened(str(error.message), limit=120)} in its line {error.lineno}"
     return f"{type(error).__name__}: {masked(shortened(str(error), limit=120))}"
 
 

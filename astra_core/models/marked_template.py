@@ -99,18 +99,29 @@ def render(
 
     Raises ConfigurationError if the template refuses them, leaves one out or repeats it.
     """
+    text, reason = _rendered(tokenizer, turns, system)
+    if not reason:
+        return text
+    msg = f"{where}: the chat template must take a conversation"
+    if system is None:
+        msg += f", got {reason}; set {where}.format to 'separator'"
+    elif _rendered(tokenizer, turns, None)[1]:  # the system prompt alone is not what it refuses
+        msg += f", got {reason}; set {where}.format to 'separator', {where}.system_prompt to null"
+    else:
+        msg += f" with a system prompt, got {reason}; set {where}.system_prompt to null"
+    raise ConfigurationError(msg)
+
+
+def _rendered(
+    tokenizer: Any, turns: Sequence[tuple[str, str]], system: str | None
+) -> tuple[str, str]:
+    """The text, and what is wrong with it; an empty text where the template refuses."""
     told = [("system", system)] if system is not None else []
     messages: list[Any] = [{"role": r, "content": c} for r, c in (*told, *turns)]
-    way = "leave system_prompt null" if told else "use format 'separator'"
-    rule = (
-        f"{where}: the chat template must take a conversation{' with a system prompt' * len(told)}"
-    )
     try:
         text = chat_text(tokenizer, messages)
-    except Exception as error:  # a template may raise anything
-        msg = f"{rule}, got {refusal(error)}; {way}"
-        raise ConfigurationError(msg) from error
+    except Exception as error:  # noqa: BLE001 - a template may raise anything
+        return "", refusal(error)
     if [text.count(mark(number)) for number in range(len(turns))] != [1] * len(turns):
-        msg = f"{rule}, got a text that leaves messages out or repeats them; {way}"
-        raise ConfigurationError(msg)
-    return text
+        return text, "a text that leaves messages out or repeats them"
+    return text, ""

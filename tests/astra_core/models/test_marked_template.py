@@ -39,12 +39,24 @@ def test_a_message_ends_with_each_token_that_holds_what_comes_behind_it(tokenize
     ("template", "system", "reason", "way"),
     [
         (None, None, "for a tokenizer without a chat template", "name a chat model"),
-        (FORGETFUL, None, "a text that leaves messages out", "use format 'separator'"),
+        (FORGETFUL, None, "a text that leaves messages out", "set here.format to 'separator'"),
         (
             NO_SYSTEM + PLAIN,
             "be brief",
             "got TemplateError: n· s·····; ",
-            "leave system_prompt null",
+            "set here.system_prompt to null",
+        ),
+        (
+            FORGETFUL,
+            "be brief",
+            "a text that leaves messages out",
+            "set here.format to 'separator', here.system_prompt to null",
+        ),
+        (
+            "\n{% if so %}{{ a {% endif %}",
+            None,
+            "got expected token 'end of print statement', got '{' in its line 2",
+            "set here.format to 'separator'",
         ),
         (
             "{% for a in range(9**5) %}" * 2 + "{% endfor %}" * 2,
@@ -56,7 +68,7 @@ def test_a_message_ends_with_each_token_that_holds_what_comes_behind_it(tokenize
             "{{ nothing.at_all }}",
             None,
             "got UndefinedError: 'n······' i· u········",
-            "use format 'separator'",
+            "set here.format to 'separator'",
         ),
     ],
 )

@@ -192,7 +192,7 @@ def test_reasoning_is_neither_shown_nor_read_again():
 
 
 def test_a_template_that_refuses_is_one_line():
-    with pytest.raises(ConfigurationError, match="S····· r··· n·· s········; leave system_prompt"):
+    with pytest.raises(ConfigurationError, match="S····· r··· n·· s········; set system"):
         TemplateFormat(chat_model(GEMMA), system="be kind")
     with pytest.raises(ConfigurationError, match="a tokenizer without a chat template"):
         TemplateFormat(tiny_language_model())

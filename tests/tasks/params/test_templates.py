@@ -42,7 +42,9 @@ def _params(folder, **told):
 def test_a_template_that_refuses_the_system_prompt_is_refused(folder, chat_format, side, where):
     told = {side: {"format": chat_format, "system_prompt": "be brief"}}
 
-    with pytest.raises(ConfigurationError, match=rf"^{where}: .*TemplateError: .*; leave system_"):
+    with pytest.raises(
+        ConfigurationError, match=rf"^{where}: .*TemplateError: .*; set {where}\.system_"
+    ):
         check_templates(_params(folder, **told))
 
     check_templates(_params(folder, **{side: {"format": chat_format}}))
