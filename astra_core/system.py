@@ -27,7 +27,7 @@ from astra_core.scorer import Scorer, version_of
 from astra_core.scorers.cached import with_cache
 from astra_core.scorers.of_probes import probe_scorer_of
 from astra_core.settings.attacker import AttackerConfiguration
-from astra_core.target import Outcome, Surroundings, Target, checked_outcomes
+from astra_core.target import Outcome, Surroundings, Target, checked_digest, checked_outcomes
 from astra_core.targets.causal_lm import CausalLM, as_target, speaker_of
 
 Talker = LanguageModel | Target
@@ -94,7 +94,7 @@ class System:
             for model in (own.model, copy.model):
                 share_frozen(model, speaker.model)
         system = cls.of(
-            own, victim, copy, scorer=scorer, config=config, target_digest=victim.digest()
+            own, victim, copy, scorer=scorer, config=config, target_digest=checked_digest(victim)
         )
         agents = load_agents(
             config, (attacker, own), (reference, copy), load=load, is_trained=is_trained

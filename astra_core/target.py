@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from astra_core.config import GenerationConfiguration, Section, SystemConfiguration
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import TargetError
-from astra_core.extensions.calls import plugin_call, refuse, spelled
+from astra_core.extensions.calls import figures_of, plugin_call, refuse, spelled
 from astra_core.extensions.plugin_class import Plugin
 from astra_core.rollout import Failure, FinishReason, Prompt
 from astra_core.rollout.metadata import problem_of
@@ -229,6 +229,22 @@ class Target(Plugin):
     def spelled(self) -> str:
         """A name for people; empty if there is only the digest."""
         return ""
+
+
+def checked_digest(target: Target) -> str:
+    """The target's digest. Raises PluginError if it failed, or is no text."""
+    with plugin_call("target", target, "digest"):
+        given: Any = target.digest()
+    if not isinstance(given, str):
+        refuse("target", target, "a text as digest", got=spelled(given))
+    return given
+
+
+def checked_figures(target: Target) -> dict[str, float]:
+    """What the target's account has used. Raises PluginError if it failed, or gave no numbers."""
+    with plugin_call("target", target, "figures"):
+        given = target.figures()
+    return figures_of("target", target, given, action="figures")
 
 
 def checked_outcomes(

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from astra_core.config import SystemConfiguration
 from astra_core.registry import find
+from astra_core.target import Surroundings, Target, checked_digest, checked_figures
 from astra_parts.metrics.invented_words import InventedWords
 from tasks.params.targets import has_weights
 from tasks.records.evaluation import CONFIRMED, NONWORDS
 
 if TYPE_CHECKING:
     from astra_core.evaluator import Evaluation
-    from astra_core.target import Target
 
 STRATEGIES = "hit_strategies"
 """The column with the strategy of each hit, numbered within the attacker."""
@@ -52,13 +52,11 @@ def prompt_rows(
 
 def target_note(system: SystemConfiguration) -> dict[str, str] | None:
     """Digest and name of a target without weights here; None for one with weights."""
-    from astra_core.target import Surroundings
-
     found = find("target", system.target)
     if has_weights(system.target):
         return None
     target: Target = found.build(surroundings=Surroundings(system))
-    return {"digest": target.digest(), "name": target.spelled() or found.name}
+    return {"digest": checked_digest(target), "name": target.spelled() or found.name}
 
 
 def target_figures(target: "Target", found: "Evaluation") -> dict[str, float]:
@@ -66,7 +64,7 @@ def target_figures(target: "Target", found: "Evaluation") -> dict[str, float]:
 
     If its calls have a price, ``target_cost_per_success`` is among them: NaN without a success.
     """
-    used = target.figures()
+    used = checked_figures(target)
     figures = {f"target_{name}": value for name, value in used.items()}
     if "cost" in used:
         successes = sum(

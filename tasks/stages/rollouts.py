@@ -12,6 +12,7 @@ from astra_core.config import RolloutsConfiguration
 from astra_core.files import draft_folder_of, record_digest, write_text
 from astra_core.rollout import Graph
 from astra_core.scorer import version_of
+from astra_core.target import checked_figures
 from tasks.pipeline.precision import remember
 from tasks.pipeline.setup import RolloutsParams
 from tasks.pipeline.stage import Dep, Out, plain_sections, stage
@@ -94,7 +95,7 @@ def collect_rollouts(
         with loaded.target.accounted(f"rollouts {record_digest(plain_sections(params))[:16]}"):
             graphs = talk.heard(_collect(setup))
             num_turns = write_rollouts(graphs, draft / ROLLOUTS_FILE)
-            used = dict(loaded.target.figures())
+            used = checked_figures(loaded.target)
         if params.system.precision == "auto":
             remember(loaded.config, draft)
         validated = _validate(draft / ROLLOUTS_FILE, params.rollouts, loaded)

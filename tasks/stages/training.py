@@ -14,6 +14,7 @@ from astra_core.config import EvaluationConfiguration, TrainingConfiguration
 from astra_core.errors import GateError
 from astra_core.files import draft_folder_of, write_text
 from astra_core.metrics.reply_signal import missing_signal
+from astra_core.target import checked_figures
 from tasks.findings.archive import training_kept
 from tasks.machine.console import progress
 from tasks.params.schema import RegistrationConfiguration, TrackingConfiguration
@@ -135,7 +136,7 @@ def train_attacker(setup: TrainingSetup, files: TrainingFiles = TrainingFiles())
                 _train_and_record(setup, files.steps)
         else:
             drive(trainer, lambda _: None)
-        used = dict(target.figures())
+        used = checked_figures(target)
     world.leave()
     summary = summary_of(trainer)
     if world.is_first:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from astra_core.conversation import Conversation, Message
 from astra_core.sampler import rolled_out
+from astra_core.target import checked_figures
 from astra_core.targets.causal_lm import CausalLM
 from astra_core.training.selection.evaluation_scheme import examine
 from tasks.trials.forecast import Amount
@@ -67,7 +68,7 @@ def amount_of(
         tokens_in = float(sum(_tokens_read(target, system, graph) for graph in graphs))
         tokens_out = float(sum(len(ids) for node in turns for ids in node.response_ids))
     else:
-        used = target.figures()
+        used = checked_figures(target)
         share = calls / used["calls"] if used.get("calls") else math.nan
         tokens_in, tokens_out = (
             share * used.get(name, math.nan) for name in ("tokens_in", "tokens_out")

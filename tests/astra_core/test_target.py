@@ -7,7 +7,16 @@ from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import PluginError, TargetError
 from astra_core.rollout import Failure
-from astra_core.target import Answer, Reply, Surroundings, Target, Usage, checked_outcomes
+from astra_core.target import (
+    Answer,
+    Reply,
+    Surroundings,
+    Target,
+    Usage,
+    checked_digest,
+    checked_figures,
+    checked_outcomes,
+)
 from astra_core.targets.causal_lm import CausalLM
 from astra_parts.testing import tiny_prompts
 
@@ -47,12 +56,15 @@ class Given(Target):
         self.given = given
 
     def digest(self):
-        return "given"
-
-    def respond(self, *_, **__):
         if isinstance(self.given, Exception):
             raise self.given
         return self.given
+
+    def figures(self):
+        return self.digest()
+
+    def respond(self, *_, **__):
+        return self.digest()
 
 
 def asked_of(given):
@@ -90,3 +102,15 @@ def test_replies_and_failures_pass_and_a_target_that_is_down_says_so_itself():
     assert [[answer], [failure]] == [asked_of([answer]), asked_of([failure])]
     with pytest.raises(TargetError, match=r"^nobody there$"):
         asked_of(TargetError("nobody there"))
+
+
+def test_a_digest_is_a_text_and_figures_are_numbers():
+    assert "given" == checked_digest(Given("given"))
+    assert {"calls": 3.0} == checked_figures(Given({"calls": 3}))
+    with pytest.raises(PluginError, match="must give a text as digest, got 3"):
+        checked_digest(Given(3))
+    with pytest.raises(PluginError, match="must give a number by name from figures, got str"):
+        checked_figures(Given({"calls": "many"}))
+    for call in (checked_digest, checked_figures):
+        with pytest.raises(PluginError, match=r"target '.*Given' must not fail in"):
+            call(Given(KeyError("model")))
