@@ -121,23 +121,23 @@ def _columns(prompts: Path, column: str | None) -> dict[str, Any]:
 
 def _first_row(prompts: Path, column: str | None) -> tuple["FileRow", str]:
     """The first row, and the name under which it has its text."""
-    from tasks.sources.columns import Columns
+    from tasks.sources.columns import Columns, MissingColumnError
     from tasks.sources.files import read_rows
 
-    wanted = [column] if column else [form for name in _TEXTS for form in (name, name.title())]
-    problem = None
-    for name in wanted:
-        try:
-            return next(read_rows(prompts, Columns(name, "all"))), name
-        except ConfigurationError as error:
-            problem = problem or error
-            if "the column" not in str(error):
-                raise
-        except StopIteration:
-            break
-    told = str(problem or f"{prompts} must hold prompts, got none").partition(";")[0]
-    msg = f"{told}; name it with --column"
-    raise ConfigurationError(msg) from problem
+    name = column or _TEXTS[0]
+    try:
+        row = next(read_rows(prompts, Columns(name, "all")), None)
+    except MissingColumnError as error:
+        own = {} if column else {known.lower(): known for known in reversed(error.columns)}
+        found = next((own[usual] for usual in _TEXTS if usual in own), None)
+        if found is not None:
+            return _first_row(prompts, found)
+        msg = f"{str(error).rpartition('; ')[0]}; name it with --column"
+        raise ConfigurationError(msg) from error
+    if row is None:
+        msg = f"{prompts} must hold prompts, got none; check how it was written"
+        raise ConfigurationError(msg)
+    return row, name
 
 
 def _sizes(prompts: Path, values: list[str], preset: str) -> list[str]:

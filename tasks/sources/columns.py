@@ -27,6 +27,14 @@ _INDEX = re.compile(r"__index_level_\d+__|")
 _MAX_SHOWN = 5
 
 
+class MissingColumnError(ConfigurationError):
+    """The column of the prompt is not there; ``columns`` are those that are."""
+
+    def __init__(self, message: str, columns: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.columns = tuple(columns)
+
+
 @dataclass(slots=True)
 class Columns:
     """The chosen columns of one source, and those left out.

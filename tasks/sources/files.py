@@ -18,7 +18,7 @@ from astra_core.errors.exception_text import excerpt, shortened
 from astra_core.paths import found_at, is_file
 from astra_core.rollout.metadata import Scalar
 from tasks.params.yaml_files import load_yaml, read_yaml_text
-from tasks.sources.columns import Columns, plain_row, results_in, shown_names
+from tasks.sources.columns import Columns, MissingColumnError, plain_row, results_in, shown_names
 from tasks.sources.text_files import (
     OTHER_SUFFIXES,
     cell_value,
@@ -254,7 +254,7 @@ def _row_of(row: Any, columns: Columns, *, place: str) -> FileRow:
     name = columns.text_of(row)
     if name not in row:
         msg = f"{place} must have the key '{name}', got {shown_names(row)}; {_WAY_OUT}"
-        raise ConfigurationError(msg)
+        raise MissingColumnError(msg, map(str, row))
     text = _text_of(row[name], place=place)
     return FileRow(text, columns.picked(row, place=place), _last_words(place))
 
@@ -277,7 +277,7 @@ def _require_column(text_column: str, columns: list[str], *, path: Path) -> None
         raise ConfigurationError(msg)
     if text_column not in columns:
         msg = f"{path} must have the column '{text_column}', got {shown_names(columns)}; {_WAY_OUT}"
-        raise ConfigurationError(msg)
+        raise MissingColumnError(msg, columns)
 
 
 _READERS: dict[str, Callable[[Path, Columns], Iterator[FileRow]]] = {

@@ -9,6 +9,7 @@ import pytest
 from each_row import each_row
 
 from flows.cli import run_command
+from flows.commands.quickstart import _first_row
 from tasks.params.schema import read_params
 from tasks.trials.file_check import check_file
 
@@ -110,6 +111,22 @@ def _ended(words):
 
 
 @each_row(
+    ("name", "content", "found"),
+    [
+        ("p.jsonl", '{"goal": "a", "type": "b"}', "goal"),
+        ("p.json", '{"x": [{"prompt": "a"}], "y": [{"prompt": "b"}]}', "prompt"),
+        ("p.yaml", "- Behavior: a\n", "Behavior"),
+        ("p.csv", "TOPIC,PROMPT\nb,a\n", "PROMPT"),
+    ],
+)
+def test_the_column_is_found_by_its_usual_names_in_every_format(tmp_path, name, content, found):
+    (tmp_path / name).write_text(content, "utf-8")
+    row, column = _first_row(tmp_path / name, None)
+
+    assert ("a", found) == (row.text, column)
+
+
+@each_row(
     ("words", "told"),
     [
         (["--prompts", "mine.csv", "--target", URL], "must come with --model, got none"),
@@ -119,6 +136,11 @@ def _ended(words):
             ["--prompts", "mine.csv", "--target", ".", "--column", "nope"],
             "must have the column 'nope', got ['Goal', 'Category']; name it with --column",
         ),
+        (
+            ["--prompts", "a;b.csv", "--target", "."],
+            "a;b.csv must have the column 'text', got ['x']",
+        ),
+        (["--prompts", "no.json", "--target", "."], "must hold prompts, got none; check how"),
         # Rows that are rejected for another reason are not too few.
         (
             ["--prompts", "other.txt", "--target", URL, "--model", "m"],
@@ -133,6 +155,8 @@ def test_a_mistake_is_one_line_and_changes_nothing(project, capfd, words, told):
         for topic in TOPICS
         for form in ASKED
     ]
+    Path("a;b.csv").write_text("x\ny\n", "utf-8")
+    Path("no.json").write_text("[]", "utf-8")
     Path("other.txt").write_text("\n".join(chinese[:30]), "utf-8")
 
     assert 2 == run_command(["quickstart", *words])
