@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from astra_core.errors import ConfigurationError, DataError
+from astra_core.errors.exception_text import shortened
+from astra_core.redaction import masked
 from astra_core.rollout.metadata import Scalar, problem_of
 from tasks.sources.text_files import repeated
 
@@ -25,6 +27,7 @@ MAX_COLUMNS = 1_000
 # Names that pandas gives to the index of a table.
 _INDEX = re.compile(r"__index_level_\d+__|")
 _MAX_SHOWN = 5
+_NAME = re.compile(r"\w{1,30}")
 
 
 class MissingColumnError(ConfigurationError):
@@ -114,7 +117,7 @@ class Columns:
         """The columns left out, for a person; empty if none were."""
         if not self.left_out:
             return ""
-        names = shown_names(self.left_out)
+        names = [name for name in self.left_out if _NAME.fullmatch(name)]
         unnamed = len(self.left_out) - len(names)
         told = [f"{name} ({self.left_out[name]})" for name in names[:_MAX_SHOWN]]
         more = unnamed + len(names[_MAX_SHOWN:])
@@ -149,8 +152,11 @@ class Columns:
 
 
 def shown_names(columns: Iterable[Any]) -> list[str]:
-    """The columns that look like names; without a header the first prompt would be shown as one."""
-    return [name for name in map(str, columns) if re.fullmatch(r"\w{1,30}", name)]
+    """The columns; masked if unlike a name, as the first prompt of a file without a header is."""
+    return [
+        name if _NAME.fullmatch(name) else shortened(masked(name), limit=30)
+        for name in map(str, columns)
+    ]
 
 
 def _missing_as_null(value: Any) -> Any:

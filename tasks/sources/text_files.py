@@ -95,12 +95,12 @@ def csv_rows(path: Path, wanted: Collection[str]) -> Iterator[tuple[int, list[st
 
 
 def delimiter(path: Path, wanted: Collection[str]) -> str:
-    """The delimiter by which the first line has a wanted column; a comma where none does."""
+    """The delimiter by which the first line has a wanted column; else that of most fields."""
     first = next(lines_of(path), "").rstrip("\r\n")
     for own in _DELIMITERS:
         if set(wanted) & set(next(csv.reader([first], delimiter=own), [])):
             return own
-    return _DELIMITERS[0]
+    return max(_DELIMITERS, key=first.count)
 
 
 def repeated(names: Collection[str]) -> set[str]:

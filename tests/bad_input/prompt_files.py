@@ -115,7 +115,10 @@ CASES = [
         "a column twice", "p.csv", "text,text\na,b\n", "must have one column 'text', got several"
     ),
     _case(
-        "no header", "p.csv", "Hello you fool!\nAnd you?\n", "must have the column 'text', got []"
+        "no header",
+        "p.csv",
+        "Hello you fool!\nAnd you?\n",
+        "must have the column 'text', got ['H···· y·· f···!']",
     ),
     _case("a header alone", "p.csv", "text\n", NONE),
     _case("a table", "p.txt", "id,text\n1,a\n", "got a table; rename it to end in .csv"),

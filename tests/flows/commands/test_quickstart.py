@@ -117,6 +117,7 @@ def _ended(words):
         ("p.json", '{"x": [{"prompt": "a"}], "y": [{"prompt": "b"}]}', "prompt"),
         ("p.yaml", "- Behavior: a\n", "Behavior"),
         ("p.csv", "TOPIC,PROMPT\nb,a\n", "PROMPT"),
+        ("p.csv", "id;Prompt\n1;a\n", "Prompt"),
     ],
 )
 def test_the_column_is_found_by_its_usual_names_in_every_format(tmp_path, name, content, found):

@@ -52,13 +52,13 @@ def test_a_long_text_up_to_the_limit_is_kept():
     assert {"goal": goal} == Columns("text").picked({"goal": goal}, place="row 1")
 
 
-def test_names_that_could_be_prompts_are_counted_and_not_shown():
+def test_names_that_could_be_prompts_are_counted_or_masked():
     columns = Columns("text")
     columns.picked({"a secret prompt": [1], **{f"tag{n}": [1] for n in range(6)}}, place="row 1")
 
     assert "secret" not in columns.summary()
     assert columns.summary().endswith("tag4 (list), 2 more")
-    assert ["level"] == shown_names(["level", "a secret prompt"])
+    assert ["level", "a s····· p·····"] == shown_names(["level", "a secret prompt"])
 
 
 def test_a_header_is_asked_for_names():

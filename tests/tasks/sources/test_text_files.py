@@ -18,7 +18,7 @@ def test_the_suffix_before_gz_chooses_the_reader(name, kind):
 
 @each_row(
     ("header", "found"),
-    [("a;text", ";"), ("text\ta", "\t"), ("text", ","), ("a;b", ","), ('"a;b",text', ",")],
+    [("a;text", ";"), ("text\ta", "\t"), ("text", ","), ("a;b", ";"), ('"a;b",text', ",")],
 )
 def test_the_delimiter_is_the_one_that_finds_the_column(tmp_path, header, found):
     path = tmp_path / "p.csv"
