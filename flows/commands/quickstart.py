@@ -156,6 +156,8 @@ def _sizes(prompts: Path, values: list[str], preset: str) -> list[str]:
         found, _ = _check(prompts, [*values, *shares], preset)
         shares.append(f"validation.min_prompts={max(1, min(fewest, *found.splits.values()))}")
     say(next(found.lines()))
+    if shares:
+        say(f"warning        {found.exam[0]}: the gate hardly promotes; bring more prompts")
     return shares
 
 

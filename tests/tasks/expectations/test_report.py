@@ -43,9 +43,9 @@ def test_require_success_names_the_check_what_it_saw_and_the_page(tmp_path):
         ),
         (
             {"splits": {"train": 40, "dev": 0, "test": 5}},
-            r"to 0\.3 and validation\.min_prompts to 5",
+            r"to 0\.3 and validation\.min_prompts to 5, or bring more",
         ),
-        ({"splits": {"train": 2, "dev": 0, "test": 1}}, "bring at least 16 different prompts"),
+        ({"splits": {"train": 2, "dev": 0, "test": 1}}, "got 3; bring more different prompts"),
         (
             {"num_rejected": 9, "reasons": {"url": 1, "non_ascii": 8}},
             r"most were rejected for non_ascii \(8\): .* validation\.languages, such as \[zh, en\]",
