@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from each_row import each_row
 
+from astra_parts.testing import tiny_language_model
 from flows.cli import run_command
 from flows.commands.quickstart import _first_row
 from tasks.params.schema import read_params
@@ -66,15 +67,13 @@ def test_a_folder_says_how_its_replies_are_sampled(project, monkeypatch):
     begun = []
     monkeypatch.setattr(subprocess, "run", lambda words, **_: begun.append(words) or _ended(words))
     folder = project / "model"
-    folder.mkdir()
-    for name, held in {
-        "config.json": {"model_type": "llama"},
-        "tokenizer_config.json": {"chat_template": "{{ messages }}"},
-        "tokenizer.json": {},
-        "generation_config.json": {"do_sample": True, "temperature": 0.2, "top_k": 7},
-    }.items():
-        (folder / name).write_text(json.dumps(held), "utf-8")
-    (folder / "model.safetensors").touch()
+    tiny_language_model(1).save(folder)
+    told = {"do_sample": True, "temperature": 0.2, "top_k": 7}
+    (folder / "generation_config.json").write_text(json.dumps(told), "utf-8")
+    template = folder / "chat_template.jinja"
+    template.write_text(
+        "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}", "utf-8"
+    )
 
     assert 0 == run_command(["quickstart", "--prompts", "mine.csv", "--target", "model"])
     response = read_params().system.response
@@ -83,7 +82,7 @@ def test_a_folder_says_how_its_replies_are_sampled(project, monkeypatch):
     assert 2 == len(begun)
     assert "template" == read_params().system.target.options["format"]
     # A model that was never taught to chat is given the plain text of the turns.
-    (folder / "tokenizer_config.json").write_text("{}", "utf-8")
+    template.unlink()
     assert 0 == run_command(["quickstart", "--prompts", "mine.csv", "--target", "model"])
     assert "separator" == read_params().system.target.options["format"]
 
