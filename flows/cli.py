@@ -161,14 +161,14 @@ def run_command(arguments: Sequence[str]) -> int:
 def _show_help(arguments: Sequence[str]) -> Any:
     """The status after a help, which typer prints: with a reader that has gone, it would exit."""
     with redirect_stdout(StringIO()) as told:
-        status = _run(arguments)
+        status = _run(arguments, needs_project=False)
     if told.getvalue():
         say_plainly(told.getvalue().rstrip("\n"))
     return status
 
 
-def _run(arguments: Sequence[str]) -> Any:
-    return app(arguments, prog_name="astra", standalone_mode=False)
+def _run(arguments: Sequence[str], *, needs_project: bool = True) -> Any:
+    return app(arguments, prog_name="astra", standalone_mode=False, obj=needs_project)
 
 
 def _explain(error: Exception) -> int:
@@ -206,7 +206,8 @@ def prepare(
 ) -> None:
     """Train a red-team attacker, examine it, register it and decide about it."""
     here = working_folder()
-    if context.invoked_subcommand != "init":  # all other commands need a project
+    # All other commands need a project, but no help does.
+    if context.invoked_subcommand != "init" and context.obj is not False:
         os.chdir(project_folder(here))
     from flows.servers.environment import set_flow_environment
     from tasks.machine.privacy import keep_private

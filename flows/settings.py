@@ -22,7 +22,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import excerpt
+from astra_core.errors.exception_text import excerpt, shortened
 from astra_core.files import write_text
 from astra_core.registry import BUILT_INS, NoOptions, resolve
 from flows.usage import library
@@ -327,4 +327,5 @@ def _with_headings(text: str, before: str) -> str:
 
 
 def _shown(value: Any, yaml: YAML) -> str:
-    return _dump(value, yaml).removesuffix("...\n").strip()
+    """The value on one line, as far as that shows it."""
+    return shortened(_dump(value, yaml).removesuffix("...\n"))

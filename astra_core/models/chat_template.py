@@ -54,12 +54,11 @@ def chat_text(
 
 def refusal(error: Exception) -> str:
     """What may be shown of a template's error: it comes from elsewhere, and may quote an attack."""
-    from jinja2 import TemplateSyntaxError
-
     if isinstance(error, AstraError):
         return str(error)
-    if isinstance(error, TemplateSyntaxError):  # it has read no conversation yet
-        return f"{shortened(str(error.message), limit=120)} in its line {error.lineno}"
+    syntax: Any = error
+    if type(error).__name__ == "TemplateSyntaxError":  # Jinja's has read no conversation yet
+        return f"{shortened(str(syntax.message), limit=120)} in its line {syntax.lineno}"
     return f"{type(error).__name__}: {masked(shortened(str(error), limit=120))}"
 
 

@@ -158,7 +158,7 @@ class _CommandProcess:
             selector.register(output, selectors.EVENT_READ)
             while not found.endswith(b"\n"):
                 if not selector.select(max(0.0, end - time.monotonic())):
-                    words = f"no answer within {self._options.timeout_s:g} s"
+                    words = f"no answer within {self._options.timeout_s:g} s (timeout_s)"
                     raise CallError(kind="timeout", words=words)
                 part = os.read(output.fileno(), 1 << 16)
                 if not part:

@@ -95,7 +95,7 @@ class Server:
                 **sent,
             )
         except TimeoutError as error:
-            words = f"no answer within {options.timeout_s:g} s"
+            words = f"no answer within {options.timeout_s:g} s (timeout_s, concurrency)"
             raise CallError(kind="timeout", words=words) from error
         except httpx.DecodingError as error:
             raise CallError(kind="malformed", words=str(error)) from error

@@ -181,7 +181,7 @@ def _bar(
     )
     # Transient: only the stage's one line stays on the screen.
     with Progress(*columns, console=Console(file=screen), transient=True) as bar:
-        task = bar.add_task(description, total=total, words="")
+        task = bar.add_task(description, total=total or None, words="")
 
         def draw(n: int, beat: Heartbeat) -> None:
             bar.update(task, advance=n, words=beat.words())

@@ -13,7 +13,7 @@ Show = Callable[[str], None]
 class Heartbeat:
     """How far a stage or a loop of it is.
 
-    ``total``: rounds until a loop is done; 0 where there are none.
+    ``total``: rounds of about a length until a loop is done; 0 where there are none.
     """
 
     def __init__(self, description: str, total: int = 0) -> None:
@@ -40,7 +40,7 @@ class Heartbeat:
         None, too, where a round takes far longer than those before it, or the last one longer.
         """
         own, rest = self._done - (self._first or 0), self._total - self._done
-        if not own:
+        if not own or not self._total:
             return None
         pace = (self._latest - self._started) / own
         waited = time.monotonic() - self._latest

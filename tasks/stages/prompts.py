@@ -66,7 +66,7 @@ class PromptsSummary:
             dropped += f" ({self.num_differing} of other metadata than the first of its text)"
         line = (
             f"{self.num_read} rows read: {sizes} prompts in {self.num_families} families, "
-            f"{self.test_share:.0%} kept for duels (prompts.test_fraction); "
+            f"{self.test_share:.0%} for the test and duels (prompts.test_fraction); "
             f"dropped {dropped}"
         )
         return line + (f"; left out columns: {self.left_out}" if self.left_out else "")

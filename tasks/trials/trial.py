@@ -179,7 +179,7 @@ def _findings(
     replies = replies_of_a_tree(params) * own.rollouts.runs_per_prompt
     count = min(max(round(MOST_REPLIES / replies), 2), episodes)
     account = f"trial {record_digest(plain_sections(own))[:16]}"
-    with progress("trial", 4) as advance, ExitStack() as ended:
+    with progress("trial", 0) as advance, ExitStack() as ended:
         advance(0, note="loading the models")
         trainer = trainer_of(own, files, folder=scratch, evaluator=evaluator)
         ended.callback(trainer.close)

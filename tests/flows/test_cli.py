@@ -147,6 +147,14 @@ def test_astra_works_below_the_projects_folder(project):
     assert project == project_folder(below)
 
 
+def test_the_help_of_a_command_needs_no_project(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+
+    assert 0 == run_command(["findings", "--help"])
+    assert "Usage: astra findings" in capfd.readouterr().out
+    assert 2 == run_command(["findings"])
+
+
 @each_row("arguments", [["--help"], ["--version"], ["run", "--help"]])
 def test_output_that_nobody_takes_is_one_line_and_status_2(project, monkeypatch, arguments):
     told = io.StringIO()

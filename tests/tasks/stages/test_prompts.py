@@ -123,7 +123,7 @@ def test_prepare_prompts_splits_by_the_fractions(tmp_path):
     # Binomial(2000, 0.1): 200 with a standard deviation of 13.4; five of them are never left.
     assert 200 == pytest.approx(summary.splits["dev"], abs=67)
     assert 600 == pytest.approx(summary.splits["test"], abs=103)
-    assert "30% kept for duels (prompts.test_fraction)" in summary.summary()
+    assert "30% for the test and duels (prompts.test_fraction)" in summary.summary()
 
 
 def test_prepare_prompts_keeps_every_split_when_rows_are_appended(tmp_path):
