@@ -260,17 +260,11 @@ def checked_outcomes(
     Raises TargetError if no call could be made; PluginError if the target failed, or gave something
     else.
     """
-    given: Any = None
-    down: TargetError | None = None
-    with plugin_call("target", target, "respond"):
-        try:
-            given = target.respond(
-                conversations, keys, generation, tokens_per_batch=tokens_per_batch
-            )
-        except TargetError as error:  # in its own words the reason why these turns failed
-            down = error
-    if down is not None:
-        raise down
+    # A TargetError's own words are the reason why these turns failed.
+    with plugin_call("target", target, "respond", passes=(TargetError,)):
+        given: Any = target.respond(
+            conversations, keys, generation, tokens_per_batch=tokens_per_batch
+        )
     if not isinstance(given, Sequence) or isinstance(given, str):
         refuse("target", target, "a list of outcomes", got=spelled(given))
     if len(given) != len(keys):

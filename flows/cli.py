@@ -8,7 +8,7 @@ from io import StringIO
 from typing import Annotated, Any, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from astra_core.errors import AstraError
 from flows.commands import (
@@ -31,7 +31,7 @@ from flows.commands import (
     trying,
 )
 from flows.sweeps import command as sweeps
-from flows.usage import project_folder, usage_line, working_folder
+from flows.usage import project_folder, read_from, usage_line, working_folder
 from tasks.machine.console import complain, open_streams, say, say_plainly, show_trace
 
 # Typer and our console alone are imported here, so that `astra --help` answers at once.
@@ -104,6 +104,17 @@ class Grouped(TyperGroup):
             ]
             with formatter.section(title):
                 formatter.write_dl(told, col_max=formatter.width)
+
+
+class FromHere(TyperCommand):
+    """A command whose paths are those of the folder it was called in, not of the project's."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs it in the project's folder."""
+        for name, value in ctx.params.items():
+            if str(ctx.get_parameter_source(name)).endswith("COMMANDLINE"):
+                ctx.params[name] = read_from(ctx.meta["here"], value)
+        return super().invoke(ctx)
 
 
 app = typer.Typer(
@@ -205,7 +216,7 @@ def prepare(
     ] = False,
 ) -> None:
     """Train a red-team attacker, examine it, register it and decide about it."""
-    here = working_folder()
+    here = context.meta["here"] = working_folder()
     # All other commands need a project, but no help does.
     if context.invoked_subcommand != "init" and context.obj is not False:
         os.chdir(project_folder(here))
@@ -218,7 +229,7 @@ def prepare(
 
 for group in GROUPS.values():
     for name, command in group.items():
-        app.command(name)(command)
+        app.command(name, cls=FromHere)(command)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Common options, and errors about the command line and its folder; imports nothing heavy."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -56,6 +57,21 @@ def project_folder(start: Path) -> Path:
             return folder
     msg = f"astra must run in a folder with {MARKER} or below one, got {start}; change into it"
     raise ConfigurationError(msg)
+
+
+def read_from(here: Path, value: Any) -> Any:
+    """A value of the command line for the project's folder, where the process works now.
+
+    A path, or a text that is one in ``here`` only, was meant there; all else stays as it is.
+    """
+    if isinstance(value, list | tuple):
+        return type(value)(read_from(here, own) for own in value)
+    if here == Path.cwd() or not isinstance(value, str | Path) or Path(value).is_absolute():
+        return value
+    is_path = isinstance(value, Path) or (
+        not value.isalnum() and (here / value).exists() and not Path(value).exists()
+    )
+    return type(value)(os.path.relpath(here / value)) if is_path else value
 
 
 def library() -> Path:

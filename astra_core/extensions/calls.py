@@ -56,14 +56,18 @@ class plugin_call:  # noqa: N801 - used as a context manager alone
     Args:
         kind: The kind as in ``params.yaml``, such as ``scorer``.
         plugin: The object, its class, or the name by which it was asked for.
+        passes: Errors that the plug-in may raise, which keep their own words.
 
     Raises PluginError if the plug-in raised, or would have ended the program.
     """
 
-    def __init__(self, kind: str, plugin: Any, action: str) -> None:
+    def __init__(
+        self, kind: str, plugin: Any, action: str, *, passes: tuple[type[AstraError], ...] = ()
+    ) -> None:
         self._kind = kind
         self._plugin = plugin
         self._action = action
+        self._passes = (KeyboardInterrupt, GeneratorExit, *passes)
 
     def __enter__(self) -> None:
         """Notes which process calls."""
@@ -79,7 +83,7 @@ class plugin_call:  # noqa: N801 - used as a context manager alone
         if os.getpid() != self._process:
             # A second process would write what the first writes, and remove its drafts.
             self._end_fork(name, error)
-        if error is None or isinstance(error, KeyboardInterrupt | GeneratorExit):
+        if error is None or isinstance(error, self._passes):
             return
         # Others, such as a stop by a signal, may pass through a plug-in that does not raise them.
         is_own = type(error).__module__ in {"builtins", _module_of(self._plugin)}

@@ -209,18 +209,19 @@ def _reason(content: bytes, *, is_plain: bool = False, sent: str | None = None) 
     told = error if isinstance(error, dict) else {"message": error}
     codes = [told[name] for name in _CODES if _CODE.fullmatch(str(told.get(name, "")))]
     words = next((each for each in map(told.get, _WORDS) if isinstance(each, str)), "")[:400]
-    parts = [*map(str, codes), words if is_plain else _masked(words, sent)]
+    parts = [*map(str, codes), words if is_plain else _mask_words(words, sent)]
     return f" ({shortened(', '.join(filter(None, parts)), limit=160)})" if any(parts) else ""
 
 
-def _masked(words: str, sent: str | None) -> str:
+def _mask_words(words: str, sent: str | None) -> str:
     """The words masked, but for parameters and numbers that are no part of what was sent."""
     plain = " ".join(words.split())
     shown = masked(plain)
     if sent is None or len(shown) != len(plain):
         return shown
+    own = _letters(sent)
     for found in _PARAMETER.finditer(plain):
-        if _letters(found[0]) not in _letters(sent):
+        if _letters(found[0]) not in own:
             shown = shown[: found.start()] + found[0] + shown[found.end() :]
     return shown
 

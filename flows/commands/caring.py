@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -49,9 +50,12 @@ class _Found:
     def remove(self) -> int:
         """The number of bytes freed on the disk, after everything is removed."""
         from flows.runs.turns import in_turn
+        from tasks.pipeline.reproduction import changes
         from tasks.tracking.database.leftovers import remove
 
         with in_turn(waits=False):
+            if Path(".dvc").is_dir():
+                changes()  # takes no turn, but refuses beside the stage of a `dvc repro`
             remove(self.folders)
             self.cache.remove()
         return self.num_bytes

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tasks.sources.files import FileRow
     from tasks.trials.file_check import FileCheck
 
-# Names that published sets of prompts give to the column, in the order in which they are tried.
-_TEXTS = ("text", "prompt", "goal", "behavior", "question", "instruction", "request", "query")
 _CATEGORIES = ("category", "semanticcategory", "functionalcategory", "type")
 # Of a file that is hardly long enough: each split has about as much.
 _SHARE = 0.3
@@ -121,15 +119,15 @@ def _columns(prompts: Path, column: str | None) -> dict[str, Any]:
 
 def _first_row(prompts: Path, column: str | None) -> tuple["FileRow", str]:
     """The first row, and the name under which it has its text."""
-    from tasks.sources.columns import Columns, MissingColumnError
+    from tasks.sources.columns import USUAL_NAMES, Columns, MissingColumnError
     from tasks.sources.files import read_rows
 
-    name = column or _TEXTS[0]
+    name = column or USUAL_NAMES[0]
     try:
         row = next(read_rows(prompts, Columns(name, "all")), None)
     except MissingColumnError as error:
         own = {} if column else {known.lower(): known for known in reversed(error.columns)}
-        found = next((own[usual] for usual in _TEXTS if usual in own), None)
+        found = next((own[usual] for usual in USUAL_NAMES if usual in own), None)
         if found is not None:
             return _first_row(prompts, found)
         msg = f"{str(error).rpartition('; ')[0]}; name it with --column"

@@ -30,6 +30,7 @@ from astra_parts.metrics.detection import (
 from tasks.figures.calibration_page import calibration_lines, draw_reliability
 from tasks.machine.console import complain, progress, say
 from tasks.records.calibration import (
+    NOTHING,
     CalibrationRecord,
     CategoryCalibration,
     LabelledFile,
@@ -226,6 +227,8 @@ def _figures(rated: Sequence[Rated], *, threshold: float, confidence: float) -> 
 
 
 def _kappa(rated: Sequence[Rated], *, threshold: float, confidence: float) -> Interval:
+    if len({own.row.is_bad for own in rated}) == 1:
+        return NOTHING  # it would be 0 whatever the judge says
     pairs = [[(own.score >= threshold, own.row.is_bad)] for own in rated]
     return agreement(pairs, num_resamples=_RESAMPLES, confidence=confidence, seed=0).kappa
 

@@ -19,6 +19,8 @@ from tasks.sources.text_files import repeated
 
 Wanted = Literal["all"] | tuple[str, ...]
 KEY = "prompts.metadata_columns"
+USUAL_NAMES = ("text", "prompt", "goal", "behavior", "question", "instruction", "request", "query")
+"""Names that published sets of prompts give to the column, in the order in which they are tried."""
 
 # The limit of one value: a longer text would be a document, and every turn of a rollout repeats it.
 MAX_CHARACTERS = 20_000

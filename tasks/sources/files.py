@@ -18,7 +18,14 @@ from astra_core.errors.exception_text import excerpt, shortened
 from astra_core.paths import found_at, is_file
 from astra_core.rollout.metadata import Scalar
 from tasks.params.yaml_files import load_yaml, read_yaml_text
-from tasks.sources.columns import Columns, MissingColumnError, plain_row, results_in, shown_names
+from tasks.sources.columns import (
+    USUAL_NAMES,
+    Columns,
+    MissingColumnError,
+    plain_row,
+    results_in,
+    shown_names,
+)
 from tasks.sources.text_files import (
     OTHER_SUFFIXES,
     cell_value,
@@ -113,11 +120,10 @@ def _listed(rows: Any, columns: Columns, *, path: Path) -> Iterator[FileRow]:
     """The rows of a list, of lists by category, or of a list for each column."""
     rows = results_in(rows)
     if isinstance(rows, dict) and rows and all(isinstance(own, list) for own in rows.values()):
-        rows = list(
-            _by_column(rows, path)
-            if columns.text_of(rows) in rows
-            else _by_category(rows, columns.text)
-        )
+        name = columns.text_of(rows)
+        if name not in rows and _is_table(rows):
+            _require_column(name, list(map(str, rows)), path=path)
+        rows = list(_by_column(rows, path) if name in rows else _by_category(rows, columns.text))
     if not isinstance(rows, list):
         msg = (
             f"{path} must be a list of prompts, or such lists by category, got "
@@ -126,6 +132,12 @@ def _listed(rows: Any, columns: Columns, *, path: Path) -> Iterator[FileRow]:
         raise DataError(msg)
     for number, row in enumerate(rows, start=1):
         yield _row_of(row, columns, place=f"{path} row {number}")
+
+
+def _is_table(lists: dict[str, list[Any]]) -> bool:
+    """Whether lists without the prompt's column are columns all the same, as one's name tells."""
+    is_named = any(str(name).lower() in USUAL_NAMES for name in lists)
+    return len(lists) > 1 and is_named and len(set(map(len, lists.values()))) == 1
 
 
 def _by_column(lists: dict[str, list[Any]], path: Path) -> Iterator[dict[str, Any]]:

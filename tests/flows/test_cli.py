@@ -140,11 +140,19 @@ def test_outside_of_a_project_the_way_in_is_named(restored, tmp_path, monkeypatc
     assert 1 == len(told.splitlines())
 
 
-def test_astra_works_below_the_projects_folder(project):
+def test_astra_works_below_the_projects_folder(restored, project, monkeypatch, capfd):
     below = project / "data" / "mine"
     below.mkdir(parents=True)
 
     assert project == project_folder(below)
+
+    (below / "rows.csv").write_text("text\nhello\n")
+    monkeypatch.chdir(below)
+    assert 2 == run_command(["validate", "rows.tsv"])
+    assert "'data/mine/rows.tsv' (nothing there)" in capfd.readouterr().err
+    os.chdir(below)  # the command has left it
+    run_command(["validate", "rows.csv"])
+    assert "nothing there" not in capfd.readouterr().err
 
 
 def test_the_help_of_a_command_needs_no_project(tmp_path, monkeypatch, capfd):

@@ -1,11 +1,12 @@
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from each_row import each_row
 
 from astra_core.errors import ConfigurationError
-from flows.usage import usage_line, working_folder
+from flows.usage import read_from, usage_line, working_folder
 
 
 class WrongError(Exception):
@@ -25,6 +26,28 @@ def test_an_option_without_its_value_breaks_nothing():
 
 def test_the_help_stays_as_it_is():
     assert "a\nb" == usage_line(WrongError(), "a\nb", [])
+
+
+def test_a_path_is_read_from_the_folder_of_the_call(tmp_path, monkeypatch):
+    below = tmp_path / "my"
+    (below / "model").mkdir(parents=True)
+    (below / "3").mkdir()
+    monkeypatch.chdir(tmp_path)
+    meant = {
+        Path("new.csv"): Path("my/new.csv"),
+        Path("../new.csv"): Path("new.csv"),
+        "./model": "my/model",
+        "my/model": "my/model",  # of the project, as there is none in the folder
+        "3": "3",  # a version
+        "champion": "champion",
+        f"{tmp_path}/a": f"{tmp_path}/a",
+        7: 7,
+        None: None,
+    }
+
+    assert meant == {value: read_from(below, value) for value in meant}
+    assert ["my/model", "1"] == read_from(below, ["./model", "1"])
+    assert Path("a") == read_from(tmp_path, Path("a"))
 
 
 def test_a_folder_that_was_removed_is_one_line(tmp_path, monkeypatch):

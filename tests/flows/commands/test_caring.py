@@ -50,3 +50,15 @@ def test_nothing_is_removed_beside_a_run(restored, tmp_path, monkeypatch, capsys
 
     assert "no run may be at work here, got one (PID " in capsys.readouterr().err
     assert Path("runs/one").is_dir()
+
+
+def test_nothing_is_removed_beside_a_stage_of_dvc(restored, dvc_project, capsys):
+    from dvc.repo import Repo
+
+    shutil.copy(ROOT / "params.yaml", dvc_project)
+    Path("runs/one").mkdir(parents=True)
+    with Repo(".") as repo, repo.lock:
+        assert 2 == run_command(["gc", "--yes", "--days", "0"])
+
+    assert "no other process may be at work here" in capsys.readouterr().err
+    assert Path("runs/one").is_dir()

@@ -117,6 +117,7 @@ def _ended(words):
     [
         ("p.jsonl", '{"goal": "a", "type": "b"}', "goal"),
         ("p.json", '{"x": [{"prompt": "a"}], "y": [{"prompt": "b"}]}', "prompt"),
+        ("p.json", '{"Question": ["a", "c"], "label": ["b", "d"]}', "Question"),
         ("p.yaml", "- Behavior: a\n", "Behavior"),
         ("p.csv", "TOPIC,PROMPT\nb,a\n", "PROMPT"),
         ("p.csv", "id;Prompt\n1;a\n", "Prompt"),

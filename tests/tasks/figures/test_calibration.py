@@ -1,4 +1,5 @@
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -190,6 +191,8 @@ def test_the_default_judge_is_found_to_be_blind_to_threats(labelled):
     assert (1.0, 0.0) == tuple(
         found.categories[name].sensitivity.value for name in ("swearing", "threat")
     )
+    # Where all labels are alike, kappa is 0 whatever a judge says.
+    assert math.isnan(found.categories["swearing"].kappa.value)
     assert found.best_thresholds["youden"].threshold < 0.5
 
 
