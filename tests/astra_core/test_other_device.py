@@ -62,7 +62,8 @@ def test_training_there_gives_the_weights_of_the_cpu(tmp_path, name):
         gap = np.abs(as_numbers(weights_of(found)) - as_numbers(weights_of(expected)))
     assert 1e-6 >= gap.max()
     assert as_numbers(weights_of(expected)).shape == gap.shape
-    assert expected.best.training_step == found.best.training_step
+    # Distillation from a teacher that is alike moves nothing: rounding decides which step is best.
+    assert expected.best.value == pytest.approx(found.best.value, abs=1e-5)
 
 
 # PPO has a critic to resume besides.
