@@ -16,7 +16,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[1]
 # Pages of the repository that lie elsewhere than in docs/.
 OTHERS = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "plugins/README.md")
-LANGUAGES = {".py": "python", ".yaml": "yaml", ".toml": "toml", ".json": "json"}
+LANGUAGES = {".py": "python", ".yaml": "yaml", ".toml": "toml", ".json": "json", ".mjs": "js"}
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)

@@ -5,7 +5,6 @@ import os
 import subprocess
 
 import pytest
-from pages import blocks
 from project import ROOT
 from real_servers import attacker_and_target, python_with
 from shared import finished_project
@@ -17,7 +16,7 @@ GARAK = ("garak==0.17.1", "torch==2.13.0")
 
 def test_garak_attacks_with_the_attacker_as_the_page_says(tmp_path, tmp_path_factory):
     project = finished_project(tmp_path_factory).copy_to(tmp_path / "project")
-    (config,) = (text for text in blocks(ROOT / "docs/serving.md", "yml") if "atkgen" in text)
+    config = (ROOT / "examples/other_tools/atkgen.yaml").read_text("utf-8")
     with attacker_and_target(project) as urls:
         for url, port in zip(urls, ("8010", "8011"), strict=True):
             config = config.replace(f"http://127.0.0.1:{port}/v1", url)

