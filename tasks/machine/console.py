@@ -15,8 +15,8 @@ from astra_core.errors import AstraError
 from astra_core.errors.exception_text import masked_trace
 from astra_core.redaction import visible
 from astra_parts.arguments import LineParser
-from tasks.machine.heartbeat import Heartbeat, heartbeat
-from tasks.machine.telling import tell, tell_complaint
+from tasks.machine.heartbeat import AT_WORK, Heartbeat, heartbeat
+from tasks.machine.telling import DEBUG, INFO, tell, tell_complaint
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -126,7 +126,7 @@ def report_place(line: str) -> None:
     if not screen.isatty():
         with suppress(AstraError):
             _put(visible(line), screen)
-    tell(visible(line))
+    tell(visible(line), level=DEBUG if AT_WORK in line else INFO)
 
 
 @contextmanager

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 EVERY_S = 20.0
+AT_WORK = "at work for"
+"""In the line of a stage that has no loop."""
 
 Show = Callable[[str], None]
 
@@ -57,7 +59,7 @@ class Heartbeat:
     def line(self) -> str:
         """All: ``training     12 of 40 (30%) after 65 s, success 62%, about 150 s left``."""
         spent = time.monotonic() - self._started
-        begun = f"{self.description:<12} at work for {spent:.0f} s"
+        begun = f"{self.description:<12} {AT_WORK} {spent:.0f} s"
         if self._total > 0:
             share = f"{self._done} of {self._total} ({self._done / self._total:.0%})"
             begun = f"{self.description:<12} {share} after {spent:.0f} s"

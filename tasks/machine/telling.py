@@ -12,7 +12,7 @@ from pathlib import Path
 
 VARIABLE = "ASTRA_TOLD"
 """The variable that names the file; a flow sets it for the processes that it starts."""
-INFO, WARNING, ERROR = "INFO", "WARNING", "ERROR"
+DEBUG, INFO, WARNING, ERROR = "DEBUG", "INFO", "WARNING", "ERROR"
 # How many frames of a trace are shown; the log file has the rest.
 MAX_TAIL = 25
 _ERRORS = ("error:", "bug in stage")

@@ -1,3 +1,4 @@
+import json
 import time
 
 import pytest
@@ -82,14 +83,19 @@ def test_the_time_left_is_that_of_rounds_of_this_run_alone(clock):
 @pytest.mark.usefixtures("often")
 def test_lines_come_where_no_bar_is_drawn_and_in_the_logs_of_a_run(capfd, monkeypatch, tmp_path):
     monkeypatch.setenv(VARIABLE, str(tmp_path / "told"))
-    with at_work("training"), progress("training", 4) as advance:
-        advance(1, note="success 30%")
+    with at_work("training"):
         time.sleep(0.1)
+        with progress("training", 4) as advance:
+            advance(1, note="success 30%")
+            time.sleep(0.1)
     told = capfd.readouterr()
+    logs = [json.loads(line) for line in (tmp_path / "told").read_text().splitlines()]
 
     assert "" == told.out
     assert "training     1 of 4 (25%) after 0 s, success 30%" in told.err
-    assert "1 of 4 (25%)" in (tmp_path / "told").read_text()
+    assert {"INFO"} == {level for level, line in logs if "1 of 4 (25%)" in line}
+    # Of interest to debuggers.
+    assert {"DEBUG"} == {level for level, line in logs if "at work for" in line}
 
 
 def test_a_long_name_stays_apart_from_what_follows():
