@@ -1,5 +1,6 @@
 """Why a configuration is invalid: one line for each key, in the project's own words."""
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, get_args
@@ -22,9 +23,9 @@ def refuse_huge_numbers(value: Any, where: str) -> None:
     inner: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, dict) else ()
     inner = enumerate(value) if isinstance(value, list | tuple) else inner
     for key, item in inner:
-        if key is None:
-            place = f"{where} must have" if where else "params.yaml must have"
-            msg = f"{place} a name before each colon, got null; name the key, or take it out"
+        if key is None or isinstance(key, bool | float):
+            place = f"{where or 'params.yaml'} must have a name before each colon"
+            msg = f"{place}, got {json.dumps(key)}; name the key, or take it out"
             raise ConfigurationError(msg)
         refuse_huge_numbers(item, f"{where}.{key}".strip("."))
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:

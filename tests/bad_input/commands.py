@@ -142,7 +142,20 @@ CASES = [
             (str(Path(__file__).parents[2] / "new"), "lie outside of"),
         )
     ),
-    Case("a null key", CHECK, ("params.yaml must have a name",), write("params.yaml", "null: 3\n")),
+    *(
+        Case(
+            f"the key {key}",
+            CHECK,
+            (f"{place} must have a name", f"got {told}"),
+            write("params.yaml", text),
+        )
+        for key, place, told, text in (
+            ("null", "params.yaml", "null", "null: 3\n"),
+            ("true", "params.yaml", "true", "true: 3\n"),
+            ("false", "system", "false", "system: {false: 3}\n"),
+            ("infinity", "params.yaml", "Infinity", ".inf: 3\n"),
+        )
+    ),
     *(
         Case(f"judge-check {_shown(each)}", ("astra", "judge-check", *each), (words,))
         for each, words in JUDGE_CHECK
