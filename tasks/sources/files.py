@@ -236,9 +236,8 @@ def _plain_columns(schema: "pa.Schema", columns: Columns) -> list[str]:
 
     if columns.wanted != "all":
         return list(schema.names)
-    nested = [
-        entry for entry in schema if types.is_nested(entry.type) and entry.name != columns.text
-    ]
+    named = {columns.text, *columns.told}
+    nested = [own for own in schema if types.is_nested(own.type) and own.name not in named]
     for entry in nested:
         columns.left_out.setdefault(entry.name, str(entry.type).partition("<")[0])
     return [entry.name for entry in schema if entry not in nested]

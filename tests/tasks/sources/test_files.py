@@ -151,8 +151,9 @@ def test_read_rows_reads_files_as_people_write_them(tmp_path, name, content):
     assert [(row["text"], {"category": row["category"]}) for row in TABLE] == found
 
 
-def test_read_rows_joins_a_category_that_is_a_list(tmp_path):
-    path = write_rows(tmp_path, ".jsonl", [{"text": "a", "kinds": ["fraud", "theft"]}])
+@each_row("suffix", [".jsonl", ".json", ".parquet"])
+def test_read_rows_joins_a_category_that_is_a_list(tmp_path, suffix):
+    path = write_rows(tmp_path, suffix, [{"text": "a", "kinds": ["fraud", "theft"]}])
 
     assert [{"category": "fraud, theft"}] == kept(path, Columns("text", told={"kinds": "category"}))
 
