@@ -10,7 +10,7 @@ from pages import PAGES, ROOT, prose
 
 from tasks.params.schema import Params
 
-GLOSSARY = ROOT / "docs/glossary.md"
+GLOSSARY = (ROOT / "docs/glossary.md", ROOT / "docs/studies/engine.md")
 SOURCE = ("astra_core", "astra_parts", "tasks", "flows")
 PACKAGES = (*SOURCE, "benchmarks", "plugins")
 # Words that are used here as everywhere in the field, so that they need no row.
@@ -43,7 +43,7 @@ STANDARD = {
 
 
 def test_a_term_has_one_row():
-    terms = _terms(GLOSSARY.read_text("utf-8"))
+    terms = _terms()
 
     assert len(terms) > 60
     assert [] == sorted({term for term in terms if terms.count(term) > 1})
@@ -51,14 +51,14 @@ def test_a_term_has_one_row():
 
 def test_a_term_is_used_by_the_code_or_params():
     used = _words("\n".join(path.read_text("utf-8") for path in [*_code(), ROOT / "params.yaml"]))
-    unused = [term for term in _terms(GLOSSARY.read_text("utf-8")) if _words(term) not in used]
+    unused = [term for term in _terms() if _words(term) not in used]
 
     assert [] == unused
 
 
 def test_an_engine_word_of_the_performance_page_has_a_row():
     page = _words(_without_figures_and_code(prose(ROOT / "docs/studies/performance.md")))
-    rows = [_words(term) for term in _terms(GLOSSARY.read_text("utf-8"))]
+    rows = [_words(term) for term in _terms()]
     spoken = {name for name in _engine_names() if name in page}
     missing = [
         name
@@ -71,7 +71,7 @@ def test_an_engine_word_of_the_performance_page_has_a_row():
 
 
 def test_every_name_of_the_engine_and_of_a_section_has_its_words_in_the_glossary():
-    terms = {word for term in _terms(GLOSSARY.read_text("utf-8")) for word in _words(term).split()}
+    terms = {word for term in _terms() for word in _words(term).split()}
     # A beginning is enough: a module `packing` is explained by `packed`.
     known = {word[:4] for word in terms | STANDARD}
     named = {word for name in _engine_names() | _section_names() for word in name.split()}
@@ -96,8 +96,9 @@ def test_the_other_system_is_named_in_full():
     assert [] == found
 
 
-def _terms(text: str) -> list[str]:
-    """The words of the first column, one by one."""
+def _terms() -> list[str]:
+    """The words of the first columns, one by one."""
+    text = "\n".join(page.read_text("utf-8") for page in GLOSSARY)
     cells = re.findall(r"^\| ([a-z][^|]*?) \|", text, re.MULTILINE)
     return [term for cell in cells if cell != "word" for term in cell.split(", ")]
 
