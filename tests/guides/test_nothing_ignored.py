@@ -22,8 +22,9 @@ BUILT_IN = {
     "sink": "csv",
     "executor": "local",
 }
-# `astra trial` and the stage of evaluation ask for these, and who has workers elsewhere.
-LATER = {"dry_run", "spelled", "close", "num_workers"}
+# `astra trial` and the stage of evaluation ask for these, who has workers elsewhere, hardening, a
+# script that has a model of its own, and a loop written by hand.
+LATER = {"dry_run", "spelled", "close", "num_workers", "spoken", "of", "optimizer"}
 
 
 def hooks_of(kind):

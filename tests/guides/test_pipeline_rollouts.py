@@ -118,7 +118,8 @@ def _agents(model):
 @pytest.mark.parametrize("model", ["shared", "own"])
 def test_agents_killed_amid_a_training_end_with_the_same_bytes(both, model):
     Path("plugins/killer.py").write_text(KILLER, "utf-8")
-    halving = {"name": "StepLR", "options": {"step_size": 1, "gamma": 0.5}}
+    options = {"kind": "StepLR", "arguments": {"step_size": 1, "gamma": 0.5}}
+    halving = {"name": "torch", "options": options}
     own = {"agents": {"presser": {"lr": 0.004, "schedule": halving}}} if model == "own" else {}
     training = {
         "trainer": {"name": "plugins.killer:Killer"},

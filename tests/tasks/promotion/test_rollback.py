@@ -76,8 +76,8 @@ def test_a_promotion_killed_at_any_write_is_completed_by_the_next(project_on_dis
         assert tags("2")["promotion.decision"] == "promoted"
         unpromote()
 
-    # Five tags of the duel, two tags, two aliases, one tag, and the round that lived.
-    assert num_writes == 11
+    # Five tags of the duel, three of the decision, two aliases, one tag, and the round that lived.
+    assert num_writes == 12
 
 
 @pytest.mark.wide
