@@ -8,6 +8,8 @@ import pytest
 from project import run_in
 from shared import finished_project
 
+from flows.servers.access import FILE, auth_string, basic
+
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(1800)]
 
 
@@ -32,7 +34,9 @@ def test_a_moved_project_works_as_before(tmp_path_factory):
     run_id = json.loads((moved / "reports/registration.json").read_text("utf-8"))["run_id"]
     try:
         page = f"http://127.0.0.1:{ports['--mlflow-port']}/get-artifact?path=report.html"
-        with urllib.request.urlopen(f"{page}&run_uuid={run_id}") as answer:  # noqa: S310
+        asked = urllib.request.Request(f"{page}&run_uuid={run_id}")  # noqa: S310
+        asked.add_header("Authorization", basic(auth_string(moved / FILE)))
+        with urllib.request.urlopen(asked) as answer:  # noqa: S310
             report = answer.read()
     finally:
         astra(moved, "ui", "--stop")
