@@ -198,13 +198,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _explain(error: Exception, stage: str) -> int:
     """The exit status, after saying why DVC gave up, unless the stage has left its own reason."""
+    from dvc.lock import LockError
     from dvc.stage.exceptions import StageCmdFailedError
 
     if failures.read_failure(stage) is not None:
         return 1
     busy = lock_error(error)
     if busy is not None:
-        return _tell(busy, stage, retryable=True)
+        if asked_to_stop.is_set():
+            return 1  # who stopped the run says so
+        # DVC's own words advise to remove its lock, which somebody holds.
+        told = LockError(f"no other process may be at work here, got {blocker(busy)}")
+        return _tell(told, stage, retryable=True)
     full = failures.plain(error)
     if isinstance(full, DiskFullError):
         return _tell(full, stage, retryable=False)

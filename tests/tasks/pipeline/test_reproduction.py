@@ -125,6 +125,7 @@ def test_another_dvc_at_work_may_pass(project):
 
     assert 1 == result.returncode
     assert ("LockError", True) == (failure.error, failure.retryable)
+    assert failure.message.endswith(f"at work here, got (PID {os.getpid()}): DVC")
 
 
 @pytest.mark.real
@@ -142,6 +143,7 @@ def test_of_two_runs_at_once_the_second_waits_and_takes_what_the_first_made(proj
 
     assert (1, "LockError", True) == (impatient.returncode, failure.error, failure.retryable)
     assert 1 == len(impatient.stderr.splitlines())
+    assert "remove" not in impatient.stderr
     assert told.startswith(f"toy          waits for another run: (PID {first.pid})")
     assert [0, 0] == [first.wait(240), second.returncode]
     assert "begun\n" == Path("begun").read_text()
@@ -171,9 +173,9 @@ def test_a_run_that_waits_ends_when_it_is_asked_to(project):
             f"another run: (PID {os.getpid()}): DVC\n".encode()
         )
         waiting.terminate()
-        waiting.communicate(timeout=240)
+        _, complaint = waiting.communicate(timeout=240)
 
-    assert 1 == waiting.returncode
+    assert (b"", 1) == (complaint, waiting.returncode)
 
 
 def test_an_unknown_stage_is_a_mistake(project):
