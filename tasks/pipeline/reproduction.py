@@ -201,12 +201,11 @@ def _explain(error: Exception, stage: str) -> int:
     from dvc.lock import LockError
     from dvc.stage.exceptions import StageCmdFailedError
 
-    if failures.read_failure(stage) is not None:
-        return 1
     busy = lock_error(error)
+    # Who stopped a run that waits says so.
+    if failures.read_failure(stage) is not None or (busy is not None and asked_to_stop.is_set()):
+        return 1
     if busy is not None:
-        if asked_to_stop.is_set():
-            return 1  # who stopped the run says so
         # DVC's own words advise to remove its lock, which somebody holds.
         told = LockError(f"no other process may be at work here, got {blocker(busy)}")
         return _tell(told, stage, retryable=True)
