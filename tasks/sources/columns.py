@@ -100,7 +100,7 @@ class Columns:
         kept: dict[str, Scalar] = {}
         for name in self._few([*filter(self._is_wanted, row)], place):
             value = _missing_as_null(row[name])
-            if self.told.get(name) == "category" and _are_names(value):
+            if self.told.get(name, name) == "category" and _are_names(value):
                 value = ", ".join(value)
             problem = _problem(value) or problem_of(name)
             if not problem:

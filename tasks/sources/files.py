@@ -17,7 +17,7 @@ from astra_core.errors import ConfigurationError, DataError
 from astra_core.errors.exception_text import excerpt, shortened
 from astra_core.paths import found_at, is_file
 from astra_core.rollout.metadata import Scalar
-from tasks.params.yaml_files import load_yaml, read_yaml_text
+from tasks.params.yaml_files import MAX_BYTES, check_yaml, load_yaml
 from tasks.sources.columns import (
     USUAL_NAMES,
     Columns,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 # Rows of a parquet file in memory at a time.
 _BATCH_ROWS = 8192
 _WAY_OUT = "see prompts.text_column"
+_NO_YAML = "correct it, or write it as jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +112,12 @@ def _read_json(path: Path, columns: Columns) -> Iterator[FileRow]:
 
 
 def _read_yaml(path: Path, columns: Columns) -> Iterator[FileRow]:
-    text = read_yaml_text(path)
-    rows = load_yaml(text, subject=str(path), way_out="correct it, or write it as JSON")
-    yield from _listed(rows, columns, path=path)
+    text = whole_text(path)
+    if len(text) > MAX_BYTES:
+        msg = f"{path} must be at most {MAX_BYTES >> 10} Ki characters, got more; write it as jsonl"
+        raise DataError(msg)
+    check_yaml(text, subject=str(path), way_out=_NO_YAML)
+    yield from _listed(load_yaml(text, subject=str(path), way_out=_NO_YAML), columns, path=path)
 
 
 def _listed(rows: Any, columns: Columns, *, path: Path) -> Iterator[FileRow]:
@@ -236,7 +240,7 @@ def _plain_columns(schema: "pa.Schema", columns: Columns) -> list[str]:
 
     if columns.wanted != "all":
         return list(schema.names)
-    named = {columns.text, *columns.told}
+    named = {columns.text, "category", *columns.told}
     nested = [own for own in schema if types.is_nested(own.type) and own.name not in named]
     for entry in nested:
         columns.left_out.setdefault(entry.name, str(entry.type).partition("<")[0])

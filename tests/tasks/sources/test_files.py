@@ -135,6 +135,7 @@ LISTS = {"a": ["one, two"], "b": [{"text": "three"}]}
         ("p.json", json.dumps({"prompts": TABLE})),
         ("p.yaml", "a:\n- one, two\nb:\n- text: three\n"),
         ("p.yml", "- {text: 'one, two', category: a}\n- {text: three, category: b}\n"),
+        ("p.yaml.gz", "a: ['one, two']\nb: [three]\n"),
         ("p.csv", "text;category\none, two;a\nthree;b\n"),
         ("p.csv", "category\ttext\na\tone, two\nb\tthree\n"),
         ("p.tsv", "text\tcategory\none, two\ta\nthree\tb\n"),
@@ -152,10 +153,12 @@ def test_read_rows_reads_files_as_people_write_them(tmp_path, name, content):
 
 
 @each_row("suffix", [".jsonl", ".json", ".parquet"])
-def test_read_rows_joins_a_category_that_is_a_list(tmp_path, suffix):
-    path = write_rows(tmp_path, suffix, [{"text": "a", "kinds": ["fraud", "theft"]}])
+@each_row("column", ["kinds", "category"])
+def test_read_rows_joins_a_category_that_is_a_list(tmp_path, suffix, column):
+    path = write_rows(tmp_path, suffix, [{"text": "a", column: ["fraud", "theft"]}])
+    told = {} if column == "category" else {column: "category"}
 
-    assert [{"category": "fraud, theft"}] == kept(path, Columns("text", told={"kinds": "category"}))
+    assert [{"category": "fraud, theft"}] == kept(path, Columns("text", told=told))
 
 
 @each_row(
@@ -179,6 +182,15 @@ def test_read_rows_ends_in_one_line(tmp_path, monkeypatch, name, content, said):
     path.write_text(content)
 
     with pytest.raises(DataError, match=said):
+        list(texts(path))
+
+
+@each_row("content", ["- one\n" * 20_001, f"- {'x' * 300_000}\n"])
+def test_read_rows_says_how_to_write_what_is_too_long_for_yaml(tmp_path, content):
+    path = tmp_path / "p.yaml"
+    path.write_text(content)
+
+    with pytest.raises(AstraError, match="write it as jsonl"):
         list(texts(path))
 
 
