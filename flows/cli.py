@@ -37,6 +37,7 @@ from tasks.machine.console import complain, open_streams, say, say_plainly, show
 # Typer and our console alone are imported here, so that `astra --help` answers at once.
 
 STOPPED = (130, 143)  # by Ctrl-C, by SIGTERM
+RESUMES = {"run", "sweep", "harden", "baselines", "quickstart"}
 # Typer has click's exceptions in a private module.
 USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__base__)
 
@@ -145,8 +146,8 @@ def main() -> None:
     except Stopped as error:
         status = exit_status(error)
     if status in STOPPED:
-        serves = " ".join(sys.argv[1:2]) in GROUPS["Serve"]
-        complain("stopped" if serves else "stopped; the same command resumes from here")
+        resumes = " ".join(sys.argv[1:2]) in RESUMES
+        complain("stopped; the same command resumes from here" if resumes else "stopped")
     leave(status)
 
 

@@ -21,6 +21,7 @@ ALIASES = ("champion", "candidate", "previous")
 
 
 LOST = "the registry has lost this version"
+UNTOLD = "no receipt here says which version this is"
 ANOTHER = "the files here are those of another version"
 
 
@@ -43,7 +44,7 @@ def why_unregistered(receipt: Path = RECEIPT) -> str:
     try:
         found = read_record(receipt, RegistrationReceipt)
     except DataError:
-        return LOST
+        return UNTOLD  # as after a pull: registration finds the version by its digests
     if not _is_about_the_files(found, receipt.parent):
         return ANOTHER
     return "" if files_are_there(found.model_name, found.version) else LOST

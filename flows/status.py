@@ -36,12 +36,16 @@ def status_lines() -> list[str]:
 
 
 def status_record() -> dict[str, Any]:
-    """The same as JSON: reasons by stage (none: up to date), version by alias (None: unknown)."""
+    """The same as JSON: reasons by stage (none: up to date), version by alias; None if unknown."""
     quiet_libraries()
     versions, away = _aliases(read_params().registration.model_name)
-    changed = _changes() if away else changed_stages()
-    stages = {name: changed.get(name, []) for name in STAGE_NAMES}
-    return {"stages": stages, "aliases": None if away else versions}
+    try:
+        changed = _changes() if away else changed_stages()
+        stages = {name: changed.get(name, []) for name in STAGE_NAMES}
+        at_work = None
+    except AtWorkError as error:
+        stages, at_work = None, str(error)
+    return {"stages": stages, "at_work": at_work, "aliases": None if away else versions}
 
 
 def _aliases(model: str) -> tuple[dict[str, str], str]:

@@ -67,7 +67,7 @@ class plugin_call:  # noqa: N801 - used as a context manager alone
         self._kind = kind
         self._plugin = plugin
         self._action = action
-        self._passes = (KeyboardInterrupt, GeneratorExit, *passes)
+        self._passes: tuple[type[BaseException], ...] = (KeyboardInterrupt, GeneratorExit, *passes)
 
     def __enter__(self) -> None:
         """Notes which process calls."""

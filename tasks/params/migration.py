@@ -24,7 +24,9 @@ GONE: Mapping[str, str] = {
 """Keys without a successor of the same meaning, and where to look."""
 _VOTES = {"votes", "temperature", "seed", "max_new_tokens"}
 _READS = "it reads the likelihood of each answer now"
-_NAMES: Mapping[str, Mapping[str, str]] = {
+_VALUES: Mapping[str, Mapping[str, str | bool]] = {
+    "system.compile": {"auto": False, "on": True, "off": False},
+    "training.compile": {"on": True, "off": False},
     "training.algorithm.name": {"DPO": "dpo", "GRPO": "grpo", "PPO": "ppo", "RLOO": "rloo"},
     "training.optimizer.name": {"AdamW": "adamw", "Adam": "adam", "SGD": "sgd"},
     "training.schedule.name": {"ReduceLROnPlateau": "plateau"},
@@ -53,12 +55,12 @@ def migrate(record: MutableMapping[str, Any]) -> Iterator[str]:
         owner, last = _owner(record, old)
         if owner is not None:
             yield f"{old} is a key of an earlier version, now gone (was {owner.pop(last)}): {why}"
-    for key, names in _NAMES.items():
+    for key, values in _VALUES.items():
         owner, last = _owner(record, key)
-        called = None if owner is None else owner[last]
-        if owner is not None and isinstance(called, str) and called in names:
-            yield f"{key} is called {names[called]} now, no longer {called}"
-            owner[last] = names[called]
+        was = None if owner is None else owner[last]
+        if owner is not None and isinstance(was, str) and was in values:
+            yield f"{key} is {str(values[was]).lower()} now, no longer {was}"
+            owner[last] = values[was]
     for options in _options_of(record, "llm_judge"):
         for name in sorted(_VOTES & set(options)):
             yield f"{name} is an option of an earlier llm_judge (was {options.pop(name)}): {_READS}"
@@ -66,7 +68,7 @@ def migrate(record: MutableMapping[str, Any]) -> Iterator[str]:
     if owner is not None and owner[last] == "ipo":
         owner[last] = "dpo"
         _section(owner, "options")["loss"] = "ipo"
-        yield "training.algorithm.name is called dpo with loss: ipo now, no longer ipo"
+        yield "training.algorithm.name is dpo with loss: ipo now, no longer ipo"
 
 
 def _owner(record: Any, key: str) -> tuple[MutableMapping[str, Any] | None, str]:

@@ -58,7 +58,10 @@ def test_beside_a_run_the_champion_is_shown(toy, tmp_path, monkeypatch):
     shutil.copy(ROOT / "params.yaml", tmp_path)
     with Repo(".") as repo, repo.lock:
         first, last = status_lines()
+        told = status_record()
 
+    assert (None, {}) == (told["stages"], told["aliases"])
+    assert told["at_work"] == first.removeprefix("stages       ")
     assert first.startswith("stages       no other process may be at work here, got (PID ")
     assert "champion     none yet" == last
 
@@ -70,7 +73,7 @@ def test_a_version_that_the_registry_lacks_is_not_up_to_date(toy, tmp_path, monk
     monkeypatch.setattr("flows.status.changes", dict)
 
     # As after a pull into a second clone: results are there, the receipt and the registry are not.
-    assert {"registration": ["the registry has lost this version"]} == changed_stages()
+    assert {"registration": ["no receipt here says which version this is"]} == changed_stages()
     (tmp_path / "mlflow.db").unlink()
     write_record(receipt(), tmp_path / RECEIPT)
     assert {} == changed_stages()

@@ -94,11 +94,11 @@ def test_what_the_registry_lost_is_registered_once_more(project, capsys):
         seen.append((name, force))
         return StageOutcome(name, "Skipped", 0.0, 1)
 
-    # No receipt: as after the registry was deleted.
+    # No receipt: as after a pull.
     run_stages(RunRequest(only="registration"), run)
 
     assert [("registration", False), ("registration", True)] == seen
-    assert "the registry has lost this version" in capsys.readouterr().out
+    assert "no receipt here says which version this is" in capsys.readouterr().out
 
 
 def test_what_changed_under_a_run_is_done_again_before_it_registers(monkeypatch, project, capsys):

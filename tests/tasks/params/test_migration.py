@@ -21,12 +21,17 @@ from tasks.params.migration import migrate, refuse_earlier
         (
             {"training": {"optimizer": {"name": "AdamW"}}},
             {"training": {"optimizer": {"name": "adamw"}}},
-            "training.optimizer.name is called adamw now, no longer AdamW",
+            "training.optimizer.name is adamw now, no longer AdamW",
+        ),
+        (
+            {"system": {"compile": "auto"}},
+            {"system": {"compile": False}},
+            "system.compile is false now, no longer auto",
         ),
         (
             {"training": {"algorithm": {"name": "ipo", "options": {"beta": 0.2}}}},
             {"training": {"algorithm": {"name": "dpo", "options": {"beta": 0.2, "loss": "ipo"}}}},
-            "called dpo with loss: ipo now",
+            "is dpo with loss: ipo now",
         ),
         (
             {
