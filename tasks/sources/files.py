@@ -177,11 +177,25 @@ def _read_txt(path: Path, columns: Columns) -> Iterator[FileRow]:
 
 
 def _refuse_table(path: Path, first: str, columns: Columns) -> None:
-    """Checks that the first line is no header with the prompt's column beside others."""
-    fields = first.strip().split(delimiter(path, columns.of_prompt))
-    if len(fields) > 1 and any(field.strip('"') in columns.of_prompt for field in fields):
-        msg = f"{path} must hold a prompt in each line, got a table; rename it to end in .csv"
-        raise DataError(msg)
+    """Checks that the first line is no header, and no JSON, that names a column of prompts."""
+    names = {*columns.of_prompt, *USUAL_NAMES}
+    fields = [own.strip('" ') for own in first.strip().split(delimiter(path, names))]
+    # Other words than names are a prompt that has a comma.
+    is_header = len(fields) > 1 and all(map(str.isidentifier, fields))
+    found = {"a table": fields if is_header else [], "JSON": _keys_of(first)}
+    for what, own in found.items():
+        if names & {*own, *map(str.lower, own)}:
+            suffix = ".csv" if what == "a table" else ".jsonl"
+            msg = f"{path} must hold a prompt in each line, got {what}; rename it to end in {suffix}"
+            raise DataError(msg)
+
+
+def _keys_of(line: str) -> list[str]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return []
+    return list(found) if isinstance(found, dict) else []
 
 
 def _read_csv(path: Path, columns: Columns) -> Iterator[FileRow]:

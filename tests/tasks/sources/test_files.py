@@ -166,6 +166,8 @@ def test_read_rows_joins_a_category_that_is_a_list(tmp_path, suffix, column):
     [
         ("p.txt", "id,text\n1,one\n", r"must hold a prompt in each line, got a table; rename it"),
         ("p.txt", "text\tid\none\t1\n", "got a table"),
+        ("p.txt", "Prompt,category\na,b\n", "got a table"),
+        ("p.txt", '{"question": "one"}\n', "got JSON; rename it to end in .jsonl"),
         ("p.json", '{"text": "one"}', "must be a list of prompts, or such lists by category"),
         ("p.json", '{"text": ["one"], "id": [1, 2]}', "got lists of several lengths"),
         ("p.jsonl", "x" * 101, "line 1 must have at most .* characters, got more"),
