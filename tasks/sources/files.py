@@ -186,8 +186,8 @@ def _refuse_table(path: Path, first: str, columns: Columns) -> None:
     for what, own in found.items():
         if names & {*own, *map(str.lower, own)}:
             suffix = ".csv" if what == "a table" else ".jsonl"
-            msg = f"{path} must hold a prompt in each line, got {what}; rename it to end in {suffix}"
-            raise DataError(msg)
+            msg = f"{path} must hold a prompt in each line, got {what}; rename it to end in "
+            raise DataError(msg + suffix)
 
 
 def _keys_of(line: str) -> list[str]:
