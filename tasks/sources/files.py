@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +33,9 @@ from tasks.sources.text_files import (
     delimiter,
     kind_of_file,
     lines_of,
+    parse_json,
     readable,
+    table_rows,
     whole_text,
 )
 
@@ -108,7 +109,7 @@ def file_suffixes() -> tuple[str, ...]:
 
 
 def _read_json(path: Path, columns: Columns) -> Iterator[FileRow]:
-    yield from _listed(_parsed(whole_text(path), place=str(path)), columns, path=path)
+    yield from _listed(parse_json(whole_text(path), place=str(path)), columns, path=path)
 
 
 def _read_yaml(path: Path, columns: Columns) -> Iterator[FileRow]:
@@ -165,7 +166,7 @@ def _read_jsonl(path: Path, columns: Columns) -> Iterator[FileRow]:
     for number, line in enumerate(lines_of(path, newline="\n"), start=1):
         if line.strip():
             place = f"{path} line {number}"
-            yield _row_of(_parsed(line, place=place), columns, place=place)
+            yield _row_of(parse_json(line, place=place), columns, place=place)
 
 
 def _read_txt(path: Path, columns: Columns) -> Iterator[FileRow]:
@@ -203,28 +204,12 @@ def _read_csv(path: Path, columns: Columns) -> Iterator[FileRow]:
     text = columns.text_of(header)
     _require_column(text, header, path=path)
     kept = columns.of_header(header, place=str(path))
-    rows = partial(_csv_rows, path, columns)
+    rows = partial(table_rows, path, columns.of_prompt)
     # The file is read twice: whether a column holds numbers is known only at its end.
     kinds = column_kinds((row for _, row in rows()), kept) if kept else {}
     for place, row in rows():
         values = {name: cell_value(row[name], kinds[name]) for name in kept}
         yield FileRow(row[text], columns.picked(values, place=place), _last_words(place))
-
-
-def _csv_rows(path: Path, columns: Columns) -> Iterator[tuple[str, dict[str, str | None]]]:
-    """The rows by column, each with its place; a missing field of a short row is None."""
-    fields = csv_rows(path, columns.of_prompt)
-    _, header = next(fields, (0, []))
-    for line, row in fields:
-        # Otherwise the text would be cut at an unquoted comma without notice.
-        if len(row) > len(header):
-            msg = (
-                f"{path} line {line} must have {len(header)} fields, "
-                "got more; put texts that hold commas in double quotes"
-            )
-            raise DataError(msg)
-        if row:
-            yield f"{path} line {line}", dict(zip_longest(header, row))
 
 
 def _read_parquet(path: Path, columns: Columns) -> Iterator[FileRow]:
@@ -259,18 +244,6 @@ def _plain_columns(schema: "pa.Schema", columns: Columns) -> list[str]:
     for entry in nested:
         columns.left_out.setdefault(entry.name, str(entry.type).partition("<")[0])
     return [entry.name for entry in schema if entry not in nested]
-
-
-def _parsed(text: str, *, place: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno} column {error.colno}"
-        msg = f"{place} must be JSON, got: {error.msg} ({where}); correct it"
-        raise DataError(msg) from None
-    except (ValueError, RecursionError) as error:
-        msg = f"{place} must be JSON of texts, got {type(error).__name__}; correct it"
-        raise DataError(msg) from None
 
 
 def _row_of(row: Any, columns: Columns, *, place: str) -> FileRow:

@@ -31,7 +31,6 @@ _MOST_OF_ALL = 1 << 31
 
 _NO_PADDING = -1  # early Llama folders have this instead of null
 _REASON_LIMIT = 120
-_WAY_OUT = "correct the folder or name another"
 
 
 def check_folder(folder: Path) -> None:
@@ -62,49 +61,48 @@ def check_model(model: Any, tokenizer: Any, folder: Path) -> None:
     """
     for name, weight in model.named_parameters():
         if not torch.isfinite(weight).all():
-            msg = f"{folder} must hold finite weights, got NaN or infinity in {name}; {_WAY_OUT}"
-            raise ConfigurationError(msg)
+            raise _error(folder, "must hold finite weights", f"NaN or infinity in {name}")
     num_known = int(model.get_input_embeddings().weight.shape[0])
     token, last = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
     if last >= num_known:
-        msg = (
-            f"{folder}: every id of the tokenizer must be below vocab_size = {num_known} of "
-            f"config.json, got {last} for {excerpt(token)}; {_WAY_OUT}"
-        )
-        raise ConfigurationError(msg)
+        rule = f": every id of the tokenizer must be below vocab_size = {num_known} of config.json"
+        raise _error(folder, rule, f"{last} for {excerpt(token)}")
     try:
         ids = torch.arange(min(4, num_known))[None]
         with torch.no_grad():
             is_finite = bool(torch.isfinite(model(input_ids=ids).logits).all())
     except Exception as error:  # inconsistent sizes may raise anything
         reason = shortened(f"{type(error).__name__}: {error}", limit=_REASON_LIMIT)
-        msg = f"{folder / 'config.json'} must describe a model that reads, got {reason}; {_WAY_OUT}"
-        raise ConfigurationError(msg) from error
+        raise _error(folder / "config.json", "must describe a model that reads", reason) from error
     if not is_finite:
-        msg = f"{folder} must give finite log-probabilities, got NaN or infinity; {_WAY_OUT}"
-        raise ConfigurationError(msg)
+        raise _error(folder, "must give finite log-probabilities", "NaN or infinity")
+
+
+def _error(
+    subject: Path, rule: str, got: object, *, way_out: str = "correct the folder or name another"
+) -> ConfigurationError:
+    """A rule that begins with a colon is about a key of the file."""
+    between = "" if rule.startswith(":") else " "
+    return ConfigurationError(f"{subject}{between}{rule}, got {got}; {way_out}")
 
 
 def _record(file: Path) -> dict[str, Any]:
     if not is_file(file):
-        msg = f"{file} must be a file, got {kind_of(file)}; {_WAY_OUT}"
-        raise ConfigurationError(msg)
+        raise _error(file, "must be a file", kind_of(file))
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        msg = f"{file} must be JSON, got {shortened(str(error), limit=_REASON_LIMIT)}; {_WAY_OUT}"
-        raise ConfigurationError(msg) from error
+        reason = shortened(str(error), limit=_REASON_LIMIT)
+        raise _error(file, "must be JSON", reason) from error
     if not isinstance(found, dict):
-        msg = f"{file} must be a JSON object, got {type(found).__name__}; {_WAY_OUT}"
-        raise ConfigurationError(msg)
+        raise _error(file, "must be a JSON object", type(found).__name__)
     return found
 
 
 def _check_sizes(config: Mapping[str, Any], file: Path) -> None:
     if not isinstance(config.get("model_type"), str):
         got = excerpt(config.get("model_type"))
-        msg = f"{file}: model_type must name an architecture, got {got}; {_WAY_OUT}"
-        raise ConfigurationError(msg)
+        raise _error(file, ": model_type must name an architecture", got)
     sizes = {
         key: _size(key, config[key], file)
         for key in (*_WIDTHS, *_HEADS, *_LAYERS, *_OTHERS)
@@ -112,18 +110,12 @@ def _check_sizes(config: Mapping[str, Any], file: Path) -> None:
     }
     width, heads = _first(sizes, _WIDTHS), _first(sizes, _HEADS)
     if width and heads and "head_dim" not in sizes and sizes[width] % sizes[heads]:
-        msg = (
-            f"{file}: {width} = {sizes[width]} must be a multiple of {heads}, "
-            f"got {sizes[heads]}; {_WAY_OUT}"
-        )
-        raise ConfigurationError(msg)
+        rule = f": {width} = {sizes[width]} must be a multiple of {heads}"
+        raise _error(file, rule, sizes[heads])
     groups = sizes.get("num_key_value_heads", 1)
     if heads and sizes[heads] % groups:
-        msg = (
-            f"{file}: {heads} = {sizes[heads]} must be a multiple of num_key_value_heads, "
-            f"got {groups}; {_WAY_OUT}"
-        )
-        raise ConfigurationError(msg)
+        rule = f": {heads} = {sizes[heads]} must be a multiple of num_key_value_heads"
+        raise _error(file, rule, groups)
 
 
 def _check_quantization(config: Mapping[str, Any], file: Path) -> None:
@@ -138,11 +130,8 @@ def _check_quantization(config: Mapping[str, Any], file: Path) -> None:
         # Early folders of bitsandbytes have its switches alone.
         is_early = isinstance(own, dict) and (own.get("load_in_4bit") or own.get("load_in_8bit"))
         if not is_early and (not isinstance(method, str) or method not in AUTO_QUANTIZER_MAPPING):
-            msg = (
-                f"{file}: {key}.quant_method must be one that transformers knows, such as "
-                f"'bitsandbytes', got {excerpt(method)}; {_WAY_OUT}"
-            )
-            raise ConfigurationError(msg)
+            rule = "quant_method must be one that transformers knows, such as 'bitsandbytes'"
+            raise _error(file, f": {key}.{rule}", excerpt(method))
 
 
 def _check_rope(config: Mapping[str, Any], file: Path) -> None:
@@ -156,8 +145,7 @@ def _check_rope(config: Mapping[str, Any], file: Path) -> None:
                 continue
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if key in _ROTARY and value is not None and not (is_number and 0 < value < math.inf):
-                msg = f"{file}: {place}{key} must be a number above 0, got {excerpt(value)}; "
-                raise ConfigurationError(msg + _WAY_OUT)
+                raise _error(file, f": {place}{key} must be a number above 0", excerpt(value))
 
 
 def _check_model_type(config: Mapping[str, Any], file: Path) -> None:
@@ -166,16 +154,11 @@ def _check_model_type(config: Mapping[str, Any], file: Path) -> None:
     if config["model_type"] in CONFIG_MAPPING:
         return
     if config.get("auto_map"):
-        msg = (
-            f"{file}: auto_map must not be needed, got a model_type that only code in the folder "
-            "knows, which is never run; name a model that transformers knows"
-        )
-        raise ConfigurationError(msg)
-    msg = (
-        f"{file}: model_type must be one that transformers knows, "
-        f"got {excerpt(config['model_type'])}; {_WAY_OUT}"
-    )
-    raise ConfigurationError(msg)
+        got = "a model_type that only code in the folder knows, which is never run"
+        way_out = "name a model that transformers knows"
+        raise _error(file, ": auto_map must not be needed", got, way_out=way_out)
+    rule = ": model_type must be one that transformers knows"
+    raise _error(file, rule, excerpt(config["model_type"]))
 
 
 def _check_architecture(folder: Path) -> None:
@@ -192,15 +175,12 @@ def _check_architecture(folder: Path) -> None:
         # The last line names a key of the wrong type, the first line any other mistake.
         line = lines[-1] if "field '" in lines[0] or lines[0].endswith(":") else lines[0]
         reason = shortened(line, limit=_REASON_LIMIT)
-        msg = f"{file} must describe a model of transformers, got: {reason}; {_WAY_OUT}"
-        raise ConfigurationError(msg) from error
+        raise _error(file, "must describe a model of transformers", reason) from error
     if type(config) not in AutoModelForCausalLM._model_mapping:  # noqa: SLF001 - its only name
-        msg = f"{file}: model_type must be a causal LM, got {config.model_type!r}; {_WAY_OUT}"
-        raise ConfigurationError(msg)
+        raise _error(file, ": model_type must be a causal LM", repr(config.model_type))
     named = config.architectures if isinstance(config.architectures, list) else []
     if named and not getattr(config, "is_decoder", False) and not any(map(_may_be_causal, named)):
-        msg = f"{file}: architectures must name a causal LM, got {excerpt(named[0])}; {_WAY_OUT}"
-        raise ConfigurationError(msg)
+        raise _error(file, ": architectures must name a causal LM", excerpt(named[0]))
 
 
 def _may_be_causal(architecture: str) -> bool:
@@ -221,8 +201,7 @@ def _may_be_causal(architecture: str) -> bool:
 def _size(key: str, value: Any, file: Path) -> int:
     most = _MOST.get(key, _MOST_OF_ALL)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        msg = f"{file}: {key} must be a number from 1 to {most}, got {excerpt(value)}; {_WAY_OUT}"
-        raise ConfigurationError(msg)
+        raise _error(file, f": {key} must be a number from 1 to {most}", excerpt(value))
     return value
 
 
@@ -239,8 +218,7 @@ def _check_ids(record: Mapping[str, Any], vocab_size: int | None, file: Path) ->
             is_number = isinstance(number, int) and not isinstance(number, bool)
             if not is_number or not 0 <= number < (vocab_size or _MOST_OF_ALL):
                 most = f"vocab_size = {vocab_size}" if vocab_size else "the vocabulary's size"
-                msg = f"{file}: {key} must be an id below {most}, got {excerpt(number)}; {_WAY_OUT}"
-                raise ConfigurationError(msg)
+                raise _error(file, f": {key} must be an id below {most}", excerpt(number))
 
 
 def _weight_files(folder: Path) -> Iterator[Path]:
@@ -251,8 +229,7 @@ def _weight_files(folder: Path) -> Iterator[Path]:
         return
     shards = _record(index).get("weight_map")
     if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
-        msg = f"{index}: weight_map must name a file for each weight, got others; {_WAY_OUT}"
-        raise ConfigurationError(msg)
+        raise _error(index, ": weight_map must name a file for each weight", "others")
     yield from (folder / name for name in sorted(set(shards.values())))
 
 
@@ -262,12 +239,12 @@ def _check_weights(file: Path) -> None:
     if not is_file(file):
         pickled = sorted(path.name for path in file.parent.glob("*.bin"))
         found = f"only {pickled[0]}, a pickle" if pickled else kind_of(file)
-        msg = f"{file} must be a file of safetensors, got {found}; save it with save_pretrained"
-        raise ConfigurationError(msg)
+        raise _error(
+            file, "must be a file of safetensors", found, way_out="save it with save_pretrained"
+        )
     try:
         with safe_open(str(file), framework="pt"):
             pass
     except (SafetensorError, OSError) as error:
         reason = shortened(str(error), limit=_REASON_LIMIT)
-        msg = f"{file} must be whole safetensors, got: {reason}; copy it again"
-        raise ConfigurationError(msg) from error
+        raise _error(file, "must be whole safetensors", reason, way_out="copy it again") from error

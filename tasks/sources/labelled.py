@@ -4,7 +4,6 @@ A row has a reply and a label, and may have whatever else a judge reads: the pro
 before it, the seed prompt with its goal and category. An error names the line and quotes no text.
 """
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from astra_core.judge import Exchange
 from astra_core.paths import found_at, is_file
 from astra_core.rollout import Prompt
 from tasks.sources.columns import shown_names
-from tasks.sources.text_files import csv_rows, kind_of_file, lines_of, readable
+from tasks.sources.text_files import kind_of_file, lines_of, parse_json, readable, table_rows
 
 _BATCH_ROWS = 8192
 _LABELS = {"0": False, "1": True, "false": False, "true": True, "0.0": False, "1.0": True}
@@ -168,7 +167,7 @@ def _messages(value: Any, *, at: str) -> tuple[Message, ...]:
     """A list of messages, or such a list as JSON; ``content`` may be used for ``text``."""
     if value is None or value == "":
         return ()
-    found = _parsed(value, at=at) if isinstance(value, str) else value
+    found = parse_json(value, place=at) if isinstance(value, str) else value
     is_list = isinstance(found, list)
     if not is_list or not all(_is_message(each) for each in found):
         msg = (
@@ -192,38 +191,20 @@ def _said(each: Mapping[str, Any]) -> Any:
 
 
 def _read_csv(path: Path, columns: LabelColumns) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    rows = csv_rows(path, {columns.reply})
-    _, header = next(rows, (0, []))
-    for line, row in rows:
-        if row and len(row) != len(header):
-            msg = (
-                f"{path} line {line} must have {len(header)} fields, got {len(row)}; put texts "
-                "that hold commas in double quotes"
-            )
-            raise DataError(msg)
-        if row:
-            yield f"line {line}", dict(zip(header, row, strict=True))
+    for place, row in table_rows(path, {columns.reply}):
+        yield place.removeprefix(f"{path} "), row
 
 
 def _read_jsonl(path: Path, _: LabelColumns) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for number, line in enumerate(lines_of(path, newline="\n"), start=1):
         if not line.strip():
             continue
-        row = _parsed(line, at=f"{path} line {number}")
+        row = parse_json(line, place=f"{path} line {number}")
         if not isinstance(row, dict):
             got = type(row).__name__
             msg = f"{path} line {number} must be a JSON object, got {got}; name its columns"
             raise DataError(msg)
         yield f"line {number}", row
-
-
-def _parsed(text: str, *, at: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        told = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
-        msg = f"{at} must be JSON, got: {told}; correct it"
-        raise DataError(msg) from None
 
 
 def _read_parquet(path: Path, _: LabelColumns) -> Iterator[tuple[str, Mapping[str, Any]]]:

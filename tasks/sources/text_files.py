@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import json
 import math
 import re
 import sys
@@ -9,8 +10,9 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from astra_core.errors import DataError
 from astra_core.rollout.metadata import Scalar
@@ -101,6 +103,32 @@ def delimiter(path: Path, wanted: Collection[str]) -> str:
         if set(wanted) & set(next(csv.reader([first], delimiter=own), [])):
             return own
     return max(_DELIMITERS, key=first.count)
+
+
+def table_rows(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, dict[str, str | None]]]:
+    """The rows by column, each with its place; a missing field of a short row is None."""
+    fields = csv_rows(path, wanted)
+    _, header = next(fields, (0, []))
+    for line, row in fields:
+        # Otherwise the text would be cut at an unquoted comma without notice.
+        if len(row) > len(header):
+            msg = f"{path} line {line} must have {len(header)} fields, got {len(row)}; "
+            raise DataError(msg + "put texts that hold commas in double quotes")
+        if row:
+            yield f"{path} line {line}", dict(zip_longest(header, row))
+
+
+def parse_json(text: str, *, place: str) -> Any:
+    """The value of a JSON text. Raises DataError, which names the place and quotes nothing."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno} column {error.colno}"
+        msg = f"{place} must be JSON, got: {error.msg} ({where}); correct it"
+        raise DataError(msg) from None
+    except (ValueError, RecursionError) as error:
+        msg = f"{place} must be JSON of texts, got {type(error).__name__}; correct it"
+        raise DataError(msg) from None
 
 
 def repeated(names: Collection[str]) -> set[str]:

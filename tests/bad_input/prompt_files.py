@@ -109,7 +109,7 @@ CASES = [
     _case("deep", "p.jsonl", "[" * 50_000 + "\n", "line 1 must be JSON"),
     _case("5,000 digits", "p.jsonl", "9" * 5000 + "\n", "line 1 must be JSON of texts"),
     _case("an open quote", "p.csv", 'text\n"a\nb\n', "must be CSV", "correct that row"),
-    _case("a field too many", "p.csv", "text,x\na,b,c\n", "line 2 must have 2 fields, got more"),
+    _case("a field too many", "p.csv", "text,x\na,b,c\n", "line 2 must have 2 fields, got 3"),
     _case("another column", "p.csv", "body\na\n", "must have the column 'text', got ['body']"),
     _case(
         "a column twice", "p.csv", "text,text\na,b\n", "must have one column 'text', got several"

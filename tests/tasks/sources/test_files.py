@@ -111,7 +111,7 @@ def test_read_rows_names_the_byte_that_is_not_utf_8(tmp_path, suffix):
         ("p.json", "[" + "1" * 5000 + "]", "must be JSON of texts, got ValueError"),
         ("p.jsonl", '"one"\n\n{"text": \n', r"line 3 must be JSON"),
         ("p.csv", 'text\n"one\n', r"line 2 must be CSV"),
-        ("p.csv", "text\none, two\n", r"line 2 must have 1 fields, got more"),
+        ("p.csv", "text\none, two\n", r"line 2 must have 1 fields, got 2"),
         ("p.parquet", "no parquet at all", r"must be a parquet file"),
     ],
 )
