@@ -157,31 +157,31 @@ def _classes(function: Callable[..., Any]) -> tuple[type[Any], type[Any]]:
     """The two classes that a stage's signature names."""
     where = f"stage function {function.__name__}"
     hints = get_type_hints(function, include_extras=True)
-    if not hasattr(hints.get("return"), "summary"):
-        msg = f"{where} must return a class with summary(), got {hints.get('return')}; annotate it"
-        raise ConfigurationError(msg)
+    result = hints.get("return")
+    msg = f"{where} must return a class with summary(), got {result}; annotate it"
+    _require(hasattr(result, "summary"), msg)
     found = inspect.signature(function).parameters
-    if [*found] not in (["params", "files"], ["setup", "files"]):
-        msg = (
-            f"{where} must take params and files, got {[*found]}; "
-            "write (params: SomeParams, files: SomeFiles = SomeFiles()), or setup: SomeSetup with "
-            "SomeSetup.of(params: SomeParams, files: SomeFiles)"
-        )
-        raise ConfigurationError(msg)
-    if "setup" in found and not hasattr(hints.get("setup"), "of"):
-        msg = f"{where}: 'setup' must have of(params, files), got {hints.get('setup')}; write it"
-        raise ConfigurationError(msg)
+    msg = (
+        f"{where} must take params and files, got {[*found]}; "
+        "write (params: SomeParams, files: SomeFiles = SomeFiles()), or setup: SomeSetup with "
+        "SomeSetup.of(params: SomeParams, files: SomeFiles)"
+    )
+    _require([*found] in (["params", "files"], ["setup", "files"]), msg)
+    setup = hints.get("setup")
+    msg = f"{where}: 'setup' must have of(params, files), got {setup}; write it"
+    _require("setup" not in found or hasattr(setup, "of"), msg)
     for name in found:
-        if not _is_frozen(hints.get(name)):
-            msg = (
-                f"{where}: '{name}' must be a frozen dataclass, got {hints.get(name)}; make it one"
-            )
-            raise ConfigurationError(msg)
+        msg = f"{where}: '{name}' must be a frozen dataclass, got {hints.get(name)}; make it one"
+        _require(_is_frozen(hints.get(name)), msg)
     files_class = hints["files"]
-    if not isinstance(found["files"].default, files_class):
-        msg = f"{where}: 'files' must have a default; write files: SomeFiles = SomeFiles()"
-        raise ConfigurationError(msg)
+    msg = f"{where}: 'files' must have a default; write files: SomeFiles = SomeFiles()"
+    _require(isinstance(found["files"].default, files_class), msg)
     return hints[next(iter(found))], files_class
+
+
+def _require(holds: bool, msg: str) -> None:
+    if not holds:
+        raise ConfigurationError(msg)
 
 
 def _is_frozen(hint: Any) -> bool:
@@ -208,41 +208,34 @@ def _paths_of(files_class: type[Any], where: str) -> dict[Role, list[Path]]:
     for each in fields(files_class):
         paths[_role_of(each, hints[each.name], where)].append(_path_of(each, where))
     known = [path for group in paths.values() for path in group]
-    if len(known) != len(set(known)):
-        msg = f"{where} must name each path once, got {sorted(map(str, known))}; drop the second"
-        raise ConfigurationError(msg)
+    msg = f"{where} must name each path once, got {sorted(map(str, known))}; drop the second"
+    _require(len(known) == len(set(known)), msg)
     return paths
 
 
 def _check_section(each: "Field[Any]", hint: Any, where: str) -> None:
     """Checks that a field is named and annotated as a section of params.yaml."""
-    section = Params.model_fields.get(each.name)
-    if section is None:
-        msg = (
-            f"{where}: field '{each.name}' of its params must be one of the sections "
-            f"{sorted(Params.model_fields)}; rename it or add a section to Params"
-        )
-        raise ConfigurationError(msg)
-    if hint != section.annotation:
-        msg = (
-            f"{where}: section '{each.name}' must be annotated {section.annotation}, "
-            f"got {hint}; see tasks/params/schema.py"
-        )
-        raise ConfigurationError(msg)
-    if each.default is not MISSING or each.default_factory is not MISSING:
-        msg = f"{where}: section '{each.name}' must have no default; params.yaml owns its values"
-        raise ConfigurationError(msg)
+    msg = (
+        f"{where}: field '{each.name}' of its params must be one of the sections "
+        f"{sorted(Params.model_fields)}; rename it or add a section to Params"
+    )
+    _require(each.name in Params.model_fields, msg)
+    wanted = Params.model_fields[each.name].annotation
+    section = f"{where}: section '{each.name}' must"
+    msg = f"{section} be annotated {wanted}, got {hint}; see tasks/params/schema.py"
+    _require(hint == wanted, msg)
+    has_default = each.default is not MISSING or each.default_factory is not MISSING
+    _require(not has_default, f"{section} have no default; params.yaml owns its values")
 
 
 def _role_of(each: "Field[Any]", hint: Any, where: str) -> Role:
     """The role in a path's annotation."""
     roles = [entry for entry in getattr(hint, "__metadata__", ()) if isinstance(entry, Role)]
-    if not roles:
-        msg = (
-            f"{where}: field '{each.name}' of its files must be a path with a role, got {hint}; "
-            f"write {each.name}: Out = Path('data/...')"
-        )
-        raise ConfigurationError(msg)
+    msg = (
+        f"{where}: field '{each.name}' of its files must be a path with a role, got {hint}; "
+        f"write {each.name}: Out = Path('data/...')"
+    )
+    _require(bool(roles), msg)
     return roles[0]
 
 
