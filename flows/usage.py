@@ -9,6 +9,7 @@ import typer
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt, shortened
+from astra_core.paths import kind_of
 
 MARKER = "params.yaml"
 PACKAGE = "astra-red-team"
@@ -68,9 +69,8 @@ def read_from(here: Path, value: Any) -> Any:
         return type(value)(read_from(here, own) for own in value)
     if here == Path.cwd() or not isinstance(value, str | Path) or Path(value).is_absolute():
         return value
-    is_path = isinstance(value, Path) or (
-        not value.isalnum() and (here / value).exists() and not Path(value).exists()
-    )
+    is_there = [kind_of(place) in {"a file", "a folder"} for place in (here / value, value)]
+    is_path = isinstance(value, Path) or (not value.isalnum() and is_there == [True, False])
     return type(value)(os.path.relpath(here / value)) if is_path else value
 
 

@@ -181,8 +181,9 @@ def _refuse_table(path: Path, first: str, columns: Columns) -> None:
     """Checks that the first line is no header, and no JSON, that names a column of prompts."""
     names = {*columns.of_prompt, *USUAL_NAMES}
     fields = [own.strip('" ') for own in first.strip().split(delimiter(path, names))]
-    # Other words than names are a prompt that has a comma.
-    is_header = len(fields) > 1 and all(map(str.isidentifier, fields))
+    # Words that are not all names are a prompt that has a comma.
+    are_names = bool(columns.of_prompt & {*fields}) or all(map(str.isidentifier, fields))
+    is_header = len(fields) > 1 and are_names
     found = {"a table": fields if is_header else [], "JSON": _keys_of(first)}
     for what, own in found.items():
         if names & {*own, *map(str.lower, own)}:

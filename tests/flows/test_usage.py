@@ -40,6 +40,8 @@ def test_a_path_is_read_from_the_folder_of_the_call(tmp_path, monkeypatch):
         "my/model": "my/model",  # of the project, as there is none in the folder
         "3": "3",  # a version
         "champion": "champion",
+        "seed=" + "1" * 5000: "seed=" + "1" * 5000,  # longer than a name may be
+        "a\0b": "a\0b",
         f"{tmp_path}/a": f"{tmp_path}/a",
         7: 7,
         None: None,
