@@ -30,7 +30,7 @@ from tasks.pipeline.boundary import complain_of, run_stage
 from tasks.pipeline.names import STAGE_NAMES
 from tasks.pipeline.order import PIPELINE_FILE, check_name, drift, find_stage, render
 from tasks.pipeline.precision import advise
-from tasks.promotion.power import expected_exam
+from tasks.promotion.expected_exam import expected_exam
 
 # How compiled code ends that gets no memory under a limit of addresses.
 _OUT_OF_MEMORY = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS}

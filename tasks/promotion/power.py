@@ -8,20 +8,17 @@ its rollouts, where outcomes vary most, so it is the least power: outcomes near 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from statistics import NormalDist
 from typing import Protocol
 
 from astra_core.config import EvaluationConfiguration
 from tasks.params.prompts import TEST_SHARES, PromptsConfiguration
-from tasks.params.schema import Params, PromotionConfiguration
+from tasks.params.schema import PromotionConfiguration
 from tasks.promotion.spending import level_of
 
 GAIN, POWER = 0.1, 0.8
 """The gain that a duel is planned for, and the power at it."""
 _NORMAL = NormalDist()
-# More prompts than these are enough for every duel.
-_MOST_ROWS = 100_000
 
 
 class ExamRules(Protocol):
@@ -118,21 +115,3 @@ class Exam:
         # With a champion each of the two ways to win has half of the error.
         level = level_of(1, self.params.promotion)
         return _NORMAL.inv_cdf(1.0 - (level if is_first else level / 2))
-
-
-def expected_exam(params: Params) -> Exam | None:
-    """The exam if every prompt of the source is valid; None for a hub, which is not asked.
-
-    Raises ConfigurationError if the file lacks the column, DataError if the file is broken.
-    """
-    from tasks.sources.files import read_rows
-    from tasks.sources.rows import columns_of
-
-    prompts = params.prompts
-    if prompts.source == "hub":
-        return None
-    count = prompts.num_builtin
-    if prompts.source == "file" and prompts.path is not None:
-        rows = read_rows(prompts.path, columns_of(prompts))
-        count = sum(1 for _ in islice(rows, _MOST_ROWS))
-    return Exam(params, round(count * prompts.test_share(count)))

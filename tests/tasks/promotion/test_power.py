@@ -4,7 +4,7 @@ from each_row import each_row
 from benchmarks.measures.gate import Attacker, promoted_share
 from tasks.params.prompts import FIRST_DUEL, FOLLOWING_DUELS
 from tasks.params.schema import Params
-from tasks.promotion.power import Exam, expected_exam
+from tasks.promotion.power import Exam
 
 
 def params(**prompts):
@@ -93,15 +93,3 @@ def test_the_gate_itself_sees_as_much():
         )
         # binomial(400, p): within three standard errors, and the variance is a twentieth less.
         assert share == pytest.approx(exam.power(num_prompts, is_first=True), abs=0.1)
-
-
-def test_the_rows_of_a_file_are_counted(tmp_path):
-    path = tmp_path / "prompts.txt"
-    path.write_text("".join(f"why {number}?\n" for number in range(50)))
-
-    found = expected_exam(params(source="file", path=str(path)))
-
-    assert found is not None
-    assert 15 == found.num_test
-    hub = {"dataset": "a/b", "revision": "0" * 40}
-    assert expected_exam(params(source="hub", **hub)) is None
