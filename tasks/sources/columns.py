@@ -15,7 +15,7 @@ from astra_core.errors import ConfigurationError, DataError
 from astra_core.errors.exception_text import shortened
 from astra_core.redaction import masked
 from astra_core.rollout.metadata import Scalar, problem_of
-from tasks.sources.text_files import repeated
+from tasks.sources.text_files import find_repeated
 
 Wanted = Literal["all"] | tuple[str, ...]
 KEY = "prompts.metadata_columns"
@@ -79,7 +79,7 @@ class Columns:
                 got = "several" if count else shown_names(columns)
                 msg = f"{place} must have one column '{name}', got {got}; see {self._key(name)}"
                 raise ConfigurationError(msg)
-        several = repeated(columns)
+        several = find_repeated(columns)
         for name in sorted(several - {self.text}):
             self.left_out.setdefault(name, "several columns")
         return self._few(

@@ -131,7 +131,7 @@ def parse_json(text: str, *, place: str) -> Any:
         raise DataError(msg) from None
 
 
-def repeated(names: Collection[str]) -> set[str]:
+def find_repeated(names: Collection[str]) -> set[str]:
     """The names that occur more than once."""
     return {name for name, count in Counter(names).items() if count > 1}
 
