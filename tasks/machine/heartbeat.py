@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 EVERY_S = 20.0
-AT_WORK = "at work for"
-"""In the line of a stage that has no loop."""
+AT_WORK = "at work for"  # a stage that has no loop
 
 Show = Callable[[str], None]
 

@@ -5,5 +5,4 @@ from pathlib import Path
 PREFECT_PORT = 4200
 MLFLOW_PORT = 5000
 MLFLOW_SERVER = "mlflow-server"
-SERVICES = Path(".astra/services.json")
-"""The servers that ``astra ui`` has started, with their addresses."""
+SERVICES = Path(".astra/services.json")  # the servers that it has started, with their addresses

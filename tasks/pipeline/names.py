@@ -9,5 +9,4 @@ STAGE_NAMES = (
     "evaluation",
     "registration",
 )
-PROMOTION = "promotion"
-"""The decision after the stages, which is not a stage."""
+PROMOTION = "promotion"  # the decision after the stages, which is not a stage

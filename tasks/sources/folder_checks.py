@@ -181,6 +181,12 @@ def _check_architecture(folder: Path) -> None:
     named = config.architectures if isinstance(config.architectures, list) else []
     if named and not getattr(config, "is_decoder", False) and not any(map(_may_be_causal, named)):
         raise _error(file, ": architectures must name a causal LM", excerpt(named[0]))
+    try:
+        with torch.device("meta"):  # without weights, as transformers does before it reads them
+            AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    except Exception as error:  # a word that an architecture does not know, mostly a KeyError
+        reason = f"{type(error).__name__}: {shortened(str(error), limit=_REASON_LIMIT)}"
+        raise _error(file, "must describe a model that can be built", reason) from error
 
 
 def _may_be_causal(architecture: str) -> bool:

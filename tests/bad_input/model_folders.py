@@ -183,7 +183,6 @@ CASES = [
         "'tie_word_embeddings' expected bool",
         tie_word_embeddings=7,
     ),
-    _config("no such activation", "causal LM", "zzz", hidden_act="zzz"),
     _config("no such type of weights", "float99", dtype="float99"),
     _config(
         "an architecture of nobody",
@@ -211,6 +210,18 @@ CASES = [
         "rope_parameters.factor must be a number above 0",
         "got 'a'",
         rope_parameters={"rope_type": "linear", "factor": "a", "rope_theta": 1e4},
+    ),
+    _config(
+        "an unknown activation",
+        "config.json must describe a model that can be built",
+        "got KeyError: 'zzz'",
+        hidden_act="zzz",
+    ),
+    _config(
+        "unknown rotary positions",
+        "config.json must describe a model that can be built",
+        "got KeyError: 'zzz'",
+        rope_parameters={"rope_type": "zzz", "factor": 2.0, "rope_theta": 1e4},
     ),
     _config("no language model", "config.json", "model_type must be a causal LM", model_type="vit"),
     _config(

@@ -2,6 +2,7 @@ import pytest
 from each_row import each_row
 
 from astra_core.errors import ConfigurationError
+from astra_core.models import chat_template
 from astra_core.models.marked_template import line_ends, mark, marked_turns, render
 from astra_parts.testing import tiny_language_model
 
@@ -61,9 +62,12 @@ def test_a_message_ends_with_each_token_that_holds_what_comes_behind_it(tokenize
         (
             "{% for a in range(9**5) %}" * 2 + "{% endfor %}" * 2,
             None,
-            "got no end after",
+            "got no end within",
             "'separator'",
         ),
+        # One operation each, which nothing inside a process can stop.
+        ("{{ 9 ** (9 ** 9) }}", None, "got no end within", "'separator'"),
+        ("{{ ('a' * 9**9) | sort | length }}", None, "got no end within", "'separator'"),
         (
             "{{ nothing.at_all }}",
             None,
@@ -72,7 +76,8 @@ def test_a_message_ends_with_each_token_that_holds_what_comes_behind_it(tokenize
         ),
     ],
 )
-def test_what_a_template_refuses_is_one_line(tokenizer, template, system, reason, way):
+def test_what_a_template_refuses_is_one_line(tokenizer, template, system, reason, way, monkeypatch):
+    monkeypatch.setattr(chat_template, "_MAX_SECONDS", 1)
     tokenizer.chat_template = template
 
     with pytest.raises(ConfigurationError, match=r"^here") as refusal:

@@ -16,6 +16,7 @@ from registry_project import (
     write_checkpoint,
     write_reports,
 )
+from sqlalchemy import event
 
 from astra_core.errors import DataError
 from astra_core.metrics.statistics import paired_gain
@@ -101,6 +102,27 @@ def test_a_month_of_nights_ends_with_a_readable_history(championed):
     assert {"refused"} == {each.decision for each in month if each.version not in promoted}
     assert all("in duel" in each.reasons for each in month)
     assert {"candidate": "30", "champion": "21", "previous": "1"} == aliases()
+
+
+def test_a_decision_reads_no_more_of_a_long_history_than_of_a_short_one(championed):
+    from mlflow.store.db.base_sql_model import Base
+
+    rows, counts = [], []
+
+    def note(row, _):
+        # Their tags say which prompts each version knows, so that a duel's are new to all.
+        if not type(row).__name__.startswith("SqlModelVersion"):
+            rows.append(row)
+
+    event.listen(Base, "load", note, propagate=True)
+    for night in range(1, 7):
+        register_another(championed, night)
+        rows.clear()
+        assert not promote(evaluate=fought(dict.fromkeys(range(7), 0.6))).promoted
+        counts.append(len(rows))
+    event.remove(Base, "load", note)
+
+    assert 0 < counts[1] == counts[-1], counts
 
 
 def test_a_worse_candidate_leaves_the_champion(championed):
