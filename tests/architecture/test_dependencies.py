@@ -148,7 +148,7 @@ def test_a_bound_closer_than_a_major_release_has_its_reason():
     found = {number for number, line in enumerate(lines) if close.match(line)}
     bare = [lines[n] for n in sorted(found) if not {n - 1, n - 2} & {*_comments(lines)}]
 
-    assert 8 < len(found)
+    assert 5 < len(found)
     assert [] == bare
 
 
