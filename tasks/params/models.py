@@ -45,6 +45,10 @@ class ModelSource(Section):
             if not re.fullmatch(r"[0-9a-f]{40}", self.revision):
                 msg = "revision must be a commit hash of 40 hexadecimal digits, a branch can move"
                 raise ValueError(msg)
+        for source, key in (("folder", "path"), ("hub", "repository"), ("version", "version")):
+            if self.source != source and getattr(self, key) is not None:
+                msg = f"source must be '{source}' with {key}, got '{self.source}'"
+                raise ValueError(msg)
         return self
 
 

@@ -107,15 +107,16 @@ class PromptsConfiguration(Section):
         if self.source == "builtin" and self.metadata_columns not in {"all", ()}:
             msg = "metadata_columns must be 'all' when source is 'builtin', which has no columns"
             raise ValueError(msg)
-        named = (self.goal_column, self.category_column, self.context_column, self.reference_column)
-        given = [name for name in named if name is not None]
-        if self.source == "builtin" and given:
-            msg = f"'{given[0]}' must be no column when source is 'builtin', which has none"
-            raise ValueError(msg)
-        if len(given) > len(set(given)):
+        columns = ("goal_column", "category_column", "context_column", "reference_column")
+        given = [name for name in columns if getattr(self, name) is not None]
+        if len(given) > len({getattr(self, name) for name in given}):
             msg = "goal_column, category_column, context_column and reference_column must differ"
             raise ValueError(msg)
-        if self.source == "builtin" and self.dev_path is not None:
-            msg = "dev_path must be null when source is 'builtin', which makes its own dev split"
+        given += ["dev_path"] if self.dev_path is not None else []
+        if self.path is not None and self.source != "file":
+            msg = f"source must be 'file' with path, got '{self.source}'"
+            raise ValueError(msg)
+        if self.source == "builtin" and given:
+            msg = f"source must be 'file' or 'hub' with {given[0]}, got 'builtin'"
             raise ValueError(msg)
         return self

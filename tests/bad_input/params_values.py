@@ -39,6 +39,8 @@ MODELS = [
             NOT_A_HASH,
         ),
         ("no id for a hash", {"source": "hub", "revision": HASH}, "repository and revision"),
+        ("a folder of the built-in model", {"path": "my"}, "must be 'folder' with path"),
+        ("a hub id of a folder", {"source": "folder", "path": "my", "repository": "a/b"}, "'hub'"),
     )
 ]
 BUILTIN = [
@@ -82,7 +84,8 @@ PROMPTS = [
             ".dev_path",
             "nothing there",
         ),
-        ("a dev file of the builtin", {"dev_path": "dvc.yaml"}, "", "dev_path must be null"),
+        ("a file of the builtin", {"path": "dvc.yaml"}, "", "'file' with path"),
+        ("a dev file of the builtin", {"dev_path": "dvc.yaml"}, "", "'hub' with dev_path"),
         ("a hub without an id", {"source": "hub"}, "", "dataset and revision"),
         (
             "a branch for a hash",

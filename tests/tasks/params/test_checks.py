@@ -69,7 +69,7 @@ MISTAKES = [
     ("system.target", ["causal_lm", "scripted"], "must have a target that gives log-probabilities"),
     ("system.target", "scripted", "must have a target that gives log-probabilities of a probe"),
     ("reward", {"name": "terms", "options": {"terms": {"kll": {}}}}, "unknown term 'kll'"),
-    ("prompts.goal_column", "Behavior", "'Behavior' must be no column when source is 'builtin'"),
+    ("prompts.goal_column", "Behavior", "'hub' with goal_column, got 'builtin'"),
     ("reward", {"name": "terms", "options": {"terms": {"goal": {}}}}, "must have prompts with a g"),
     ("training.optimizer.name", "adamm", "unknown optimizer 'adamm'"),
     ("training.schedule.name", "slow", "unknown schedule 'slow'"),

@@ -110,10 +110,6 @@ def test_an_input_must_be_there(project, key):
         check_inputs(Params(**KEYS[key](Path("my/none"))))
 
 
-def test_a_path_that_nothing_reads_may_be_anything(project):
-    check_inputs(Params(prompts=PromptsConfiguration(path=Path("data/prompts"))))
-
-
 def test_code_of_a_plug_in_must_lie_outside_of_what_the_pipeline_makes(project):
     def named(folder):
         Path(folder).mkdir(parents=True, exist_ok=True)

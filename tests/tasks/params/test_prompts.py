@@ -15,9 +15,10 @@ FILE = {"source": "file", "path": "my/prompts.csv"}
         ({"source": "hub", "dataset": "lab/prompts", "revision": "main"}, "a branch can move"),
         (FILE | {"metadata_columns": ["text"]}, "columns beside 'text'"),
         ({"metadata_columns": ["tone"]}, "which has no columns"),
-        ({"goal_column": "goal"}, "'goal' must be no column"),
+        ({"goal_column": "goal"}, "'hub' with goal_column"),
         (FILE | {"goal_column": "a", "category_column": "a"}, "must differ"),
-        ({"dev_path": "my/dev.csv"}, "which makes its own dev split"),
+        ({"dev_path": "my/dev.csv"}, "'hub' with dev_path"),
+        ({"path": "my/dev.csv"}, "must be 'file' with path"),
     ],
 )
 def test_what_a_source_cannot_have_is_refused(record, rule):
