@@ -45,7 +45,8 @@ def quickstart(
     preset, aim = _aim_at(target, model)
     own, given = assignments_of({**aim, **_columns(prompts, column)}), assignments or []
     values = [*own, *_sizes(prompts, [*own, *given], preset), *given]
-    say_changes(change_params(values, preset=preset, before=BEFORE))
+    last = {value.partition("=")[0]: value for value in values}
+    say_changes(change_params([*last.values()], preset=preset, before=BEFORE))
     for words in (("run", "--to", "models"), ("trial",)):
         say(f"astra {' '.join(words)}")
         done = subprocess.run([sys.executable, "-m", "flows.cli", *words], check=False)  # noqa: S603 - ours

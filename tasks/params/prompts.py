@@ -107,12 +107,11 @@ class PromptsConfiguration(Section):
         if self.source == "builtin" and self.metadata_columns not in {"all", ()}:
             msg = "metadata_columns must be 'all' when source is 'builtin', which has no columns"
             raise ValueError(msg)
-        columns = ("goal_column", "category_column", "context_column", "reference_column")
-        given = [name for name in columns if getattr(self, name) is not None]
+        names = ("goal_column", "category_column", "context_column", "reference_column", "dev_path")
+        given = [name for name in names if getattr(self, name) is not None]
         if len(given) > len({getattr(self, name) for name in given}):
             msg = "goal_column, category_column, context_column and reference_column must differ"
             raise ValueError(msg)
-        given += ["dev_path"] if self.dev_path is not None else []
         if self.path is not None and self.source != "file":
             msg = f"source must be 'file' with path, got '{self.source}'"
             raise ValueError(msg)

@@ -58,6 +58,7 @@ def test_an_own_csv_and_an_own_endpoint_take_one_command(project, monkeypatch, c
     assert min(found.splits.values()) == params.validation.min_prompts
     assert "" == found.gate
     assert "mine.csv: 32 of 32 rows usable" in told
+    assert 1 == told.count("prompts.dev_fraction") == told.count("validation.min_prompts")
     few = rf"first duel: {found.splits['test']} prompts, power \d%.*: the gate hardly promotes"
     assert re.search(few, told)
     assert "undo           cp .astra/params.before.yaml params.yaml" in told
