@@ -22,7 +22,7 @@ def test_garak_attacks_with_the_attacker_as_the_page_says(tmp_path, tmp_path_fac
             config = config.replace(f"http://127.0.0.1:{port}/v1", url)
         (tmp_path / "atkgen.yaml").write_text(config)
         command = [
-            python_with("garak", GARAK, builds="ecoji"),
+            python_with("garak", GARAK, builds="ecoji,langdetect"),
             "-m",
             "garak",
             "--config",
