@@ -85,7 +85,10 @@ class Plan:
 
     def learning(self, *, precision: Precision, recomputes: bool, compiles: bool = False) -> Self:
         """The same with other settings of an update."""
-        return replace(self, learns_in=precision, recomputes=recomputes, compiles_passes=compiles)
+        own = replace(self, learns_in=precision, recomputes=recomputes, compiles_passes=compiles)
+        if compiles and self.route == "fast":  # a compiled program cannot set that route's switch
+            return replace(own, machine=replace(self.machine, route="plain"))
+        return own
 
     @property
     def reading(self) -> Reading:

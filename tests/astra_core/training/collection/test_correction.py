@@ -37,7 +37,7 @@ def test_probes_bear_what_the_attacker_says_now_and_weigh_by_the_capped_ratio(sy
 
     now = read(system, NODE)
     ratios = (torch.tensor(now) - torch.tensor(NODE.probe_logprobs)).exp()
-    assert now == found.children[0].probe_logprobs
+    assert pytest.approx(now, rel=1e-6) == found.children[0].probe_logprobs
     torch.testing.assert_close(torch.tensor(found.children[0].probe_weights), ratios.clamp(max=2.0))
     assert 0.0 < figures["importance_capped"] < 1.0
     assert 0.0 < figures["importance_effective"] < 1.0
