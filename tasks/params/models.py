@@ -32,23 +32,18 @@ class ModelSource(Section):
 
     @model_validator(mode="after")
     def _source_is_complete(self) -> Self:
-        if self.source == "version" and self.version is None:
-            msg = "version must be a number or an alias, such as champion, when source is 'version'"
+        rules = {
+            "folder": ("path", "must name a folder"),
+            "hub": ("repository", "and revision must be given"),
+            "version": ("version", "must be a number or an alias, such as champion,"),
+        }
+        for source, (key, rule) in rules.items():
+            if (self.source == source) != bool(getattr(self, key)):
+                msg = f"{key} {rule} when source is '{source}', and only then, got '{self.source}'"
+                raise ValueError(msg)
+        if self.source == "hub" and not re.fullmatch(r"[0-9a-f]{40}", self.revision or ""):
+            msg = "revision must be a commit hash of 40 hexadecimal digits, a branch can move"
             raise ValueError(msg)
-        if self.source == "folder" and self.path is None:
-            msg = "path must name a folder when source is 'folder'"
-            raise ValueError(msg)
-        if self.source == "hub":
-            if not (self.repository and self.revision):
-                msg = "repository and revision must be given when source is 'hub'"
-                raise ValueError(msg)
-            if not re.fullmatch(r"[0-9a-f]{40}", self.revision):
-                msg = "revision must be a commit hash of 40 hexadecimal digits, a branch can move"
-                raise ValueError(msg)
-        for source, key in (("folder", "path"), ("hub", "repository"), ("version", "version")):
-            if self.source != source and getattr(self, key) is not None:
-                msg = f"source must be '{source}' with {key}, got '{self.source}'"
-                raise ValueError(msg)
         return self
 
 

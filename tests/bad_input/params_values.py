@@ -32,14 +32,14 @@ MODELS = [
         ("a file for a folder", {"source": "folder", "path": "params.yaml"}, "(a file)"),
         ("a path of 5,000 letters", {"source": "folder", "path": "x" * 5000}, "too long"),
         ("a path with NUL", {"source": "folder", "path": "a\0b"}, "NUL character"),
-        ("a hub id without a revision", {"source": "hub", "repository": "a/b"}, "must be given"),
+        ("a hub id without a revision", {"source": "hub", "repository": "a/b"}, NOT_A_HASH),
         (
             "a branch for a hash",
             {"source": "hub", "repository": "a/b", "revision": "main"},
             NOT_A_HASH,
         ),
         ("no id for a hash", {"source": "hub", "revision": HASH}, "repository and revision"),
-        ("a folder of the built-in model", {"path": "my"}, "must be 'folder' with path"),
+        ("a folder of the built-in model", {"path": "my"}, "when source is 'folder'"),
         ("a hub id of a folder", {"source": "folder", "path": "my", "repository": "a/b"}, "'hub'"),
     )
 ]
