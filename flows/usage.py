@@ -63,15 +63,17 @@ def project_folder(start: Path) -> Path:
 def read_from(here: Path, value: Any) -> Any:
     """A value of the command line for the project's folder, where the process works now.
 
-    A path, or a text that is one in ``here`` only, was meant there; all else stays as it is.
+    A path, or a text that is one in ``here`` only, was meant there, also behind ``NAME=``.
     """
     if isinstance(value, list | tuple):
         return type(value)(read_from(here, own) for own in value)
     if here == Path.cwd() or not isinstance(value, str | Path) or Path(value).is_absolute():
         return value
     is_there = [kind_of(place) in {"a file", "a folder"} for place in (here / value, value)]
-    is_path = isinstance(value, Path) or (not value.isalnum() and is_there == [True, False])
-    return type(value)(os.path.relpath(here / value)) if is_path else value
+    if isinstance(value, Path) or (not value.isalnum() and is_there == [True, False]):
+        return type(value)(os.path.relpath(here / value))
+    name, equals, place = value.partition("=")
+    return f"{name}={read_from(here, place)}" if equals else value
 
 
 def library() -> Path:

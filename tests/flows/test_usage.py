@@ -37,6 +37,7 @@ def test_a_path_is_read_from_the_folder_of_the_call(tmp_path, monkeypatch):
         Path("new.csv"): Path("my/new.csv"),
         Path("../new.csv"): Path("new.csv"),
         "./model": "my/model",
+        "mine=./model": "mine=my/model",
         "my/model": "my/model",  # of the project, as there is none in the folder
         "3": "3",  # a version
         "champion": "champion",
