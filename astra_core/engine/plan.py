@@ -85,10 +85,7 @@ class Plan:
 
     def learning(self, *, precision: Precision, recomputes: bool, compiles: bool = False) -> Self:
         """The same with other settings of an update."""
-        own = replace(self, learns_in=precision, recomputes=recomputes, compiles_passes=compiles)
-        if compiles and self.route == "fast":  # a compiled program cannot set that route's switch
-            return replace(own, machine=replace(self.machine, route="plain"))
-        return own
+        return replace(self, learns_in=precision, recomputes=recomputes, compiles_passes=compiles)
 
     @property
     def reading(self) -> Reading:
@@ -110,7 +107,9 @@ class Plan:
     @property
     def route(self) -> Route:
         """That fp32 products take in training."""
-        return self.machine.route
+        # A compiled program cannot set the fast route's switch around each product.
+        is_closed = self.compiles_passes and self.machine.route == "fast"
+        return "plain" if is_closed else self.machine.route
 
     @property
     def talks_in_copy(self) -> bool:
@@ -154,7 +153,7 @@ class Plan:
             [
                 f"{self.model} on {self.machine.place}: {_READS[self.reading]}",
                 self._cache(),
-                self.machine.products,
+                replace(self.machine, route=self.route).products,
                 f"talks in {self.talks_in}, learns in {self.learns_in}",
                 *self._steps(),
                 *(["activations recomputed"] if self.recomputes else []),

@@ -58,6 +58,15 @@ def test_the_line_says_what_a_run_asks_for():
     )
 
 
+def test_a_compiled_update_takes_no_route_that_is_a_switch():
+    plan = Plan.of(tiny_model("gpt2", n_embd=32, n_layer=2), replace(BARE, route="fast"))
+    compiled = plan.learning(precision="fp32", recomputes=False, compiles=True)
+
+    assert ("fast", "plain") == (plan.route, compiled.route)
+    assert "fast route" in str(plan)
+    assert "fast route" not in str(compiled)
+
+
 def test_a_plan_cannot_be_changed():
     with pytest.raises(FrozenInstanceError):
         Plan.of(tiny_model("gpt2"), BARE).recomputes = True
