@@ -106,8 +106,7 @@ class Plan:
 
     @property
     def route(self) -> Route:
-        """That fp32 products take in training."""
-        # A compiled program cannot set the fast route's switch around each product.
+        """That fp32 products take in training; the fast one's switch would break up a program."""
         is_closed = self.compiles_passes and self.machine.route == "fast"
         return "plain" if is_closed else self.machine.route
 

@@ -19,10 +19,8 @@ from astra_core.redaction import masked
 
 DAY = datetime(2025, 1, 1, tzinfo=UTC)
 """The date that a template gets when it asks for the time."""
-# A long conversation takes a hundredth of a second.
-_MAX_SECONDS, _MAX_MEMORY = 10, 1 << 30
-# Whether a template ends with these roles of messages: equal turns end alike.
-_ends: dict[tuple[Any, ...], bool] = {}
+_MAX_SECONDS, _MAX_MEMORY = 10, 1 << 30  # a long conversation takes a hundredth of a second
+_ends: dict[tuple[Any, ...], bool] = {}  # by template and roles: equal turns end alike
 _DIRECTIVES = ("%d", "%-d", "%m", "%-m", "%B", "%b", "%A", "%a", "%Y", "%y", "%H", "%M", "%S")
 _FILTERS = "".join(f" | replace('{own}', '{DAY.strftime(own)}')" for own in _DIRECTIVES)
 # transformers passes no functions to a template, so the function is part of it. The empty text at
@@ -70,13 +68,17 @@ def refusal(error: Exception) -> str:
 
 def _ends_in_copy(render: Callable[[], object]) -> bool:
     """Whether a copy of this process renders: nothing inside it can stop 9 ** (9 ** 9)."""
-    child = os.fork()
-    if child:
+    if child := os.fork():
         return os.waitpid(child, 0)[1] == 0
     try:
+        signal.signal(
+            signal.SIGALRM, signal.SIG_DFL
+        )  # a handler would wait for the operation's end
         signal.alarm(_MAX_SECONDS)
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + _MAX_MEMORY,) * 2)
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        most = min({used + _MAX_MEMORY, hard} - {resource.RLIM_INFINITY})
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
         render()
     except MemoryError:
         os._exit(1)
