@@ -40,7 +40,6 @@ def chat_text(
     """
     template = tokenizer.get_chat_template()
     turns = (template, opens_answer, *(own.get("role") for own in messages))
-
     render = partial(
         tokenizer.apply_chat_template,
         [dict(own) for own in messages],
@@ -71,9 +70,8 @@ def _ends_in_copy(render: Callable[[], object]) -> bool:
     if child := os.fork():
         return os.waitpid(child, 0)[1] == 0
     try:
-        signal.signal(
-            signal.SIGALRM, signal.SIG_DFL
-        )  # a handler would wait for the operation's end
+        # Python runs a handler only after the operation, which may never end.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(_MAX_SECONDS)
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
