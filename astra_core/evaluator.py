@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from astra_core.agents import turn_figures
 from astra_core.config import EvaluationConfiguration
 from astra_core.errors import BudgetError, ConfigurationError, DataError
-from astra_core.errors.exception_text import nearest
+from astra_core.errors.exception_text import suggestion
 from astra_core.metrics.attack import (
     PromptOutcome,
     attack_metrics,
@@ -121,10 +121,9 @@ def require_metric(
     """
     known = sorted(metric_names() | set(declared))
     if name not in known:
-        near = nearest(name, known)
-        hint = f"did you mean '{near}'?" if near else f"known are {known}"
+        hint = suggestion(name, known, otherwise=f"known are {known}")
         own = "" if set(declared) else " A trainer's own are its metric_names"
-        msg = f"{key} must name a metric of an evaluation, got '{name}'; {hint}{own}"
+        msg = f"{key} must name a metric of an evaluation, got '{name}'{hint}{own}"
         raise ConfigurationError(msg)
 
 

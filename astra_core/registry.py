@@ -15,7 +15,7 @@ from typing import Any
 
 from astra_core.config import Choice, Section
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import nearest
+from astra_core.errors.exception_text import suggestion
 from astra_core.extensions.calls import path_of, plugin_call
 from astra_core.extensions.completeness import find_omission
 from astra_core.extensions.plugin_files import is_file_name, load_named
@@ -136,11 +136,9 @@ def resolve(kind: str, name: str) -> type[Any]:
     """
     table = BUILT_INS[kind]
     if name not in table and not (":" in name or is_file_name(name)):
-        near = nearest(name, table)
-        hint = f" Did you mean '{near}'?" if near else ""
         msg = (
             f"unknown {kind} '{name}'; built-ins are {sorted(table)}, "
-            f"or give an import path such as 'plugins.mine:Class'.{hint}"
+            f"or give an import path such as 'plugins.mine:Class'{suggestion(name, table)}"
         )
         raise ConfigurationError(msg)
     found = load_named(kind, name, built_in=table.get(name))

@@ -10,17 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from prefect import flow, task
-from prefect.cache_policies import NO_CACHE
+from prefect import flow
 from prefect.client.schemas.objects import State
-from prefect.tasks import exponential_backoff
 
 from astra_core.errors import ConfigurationError
 from astra_core.files import draft_folder_of, record_digest, write_text
 from flows.orchestration.lost_runs import note_process
 from flows.orchestration.reports import publish_page
 from flows.orchestration.run_logs import told_to_run
-from flows.orchestration.stages import can_pass, run_to_state
+from flows.orchestration.stages import can_pass, retried, run_to_state
 from flows.promotion import store_is_away
 from flows.runs.limits import limit_of
 from flows.runs.preparation import usable_params
@@ -143,18 +141,8 @@ class _Run:
 
     def _do(self, name: str, function: Callable[[], Any]) -> Any:
         """What a function returns that is called as a task, with the retries of ``flow``."""
-        limits = self.place.params.flow
 
-        @task(
-            name=name,
-            task_run_name=name,
-            cache_policy=NO_CACHE,
-            persist_result=False,
-            retries=limits.retries,
-            retry_delay_seconds=exponential_backoff(backoff_factor=limits.retry_delay_s),
-            retry_jitter_factor=1.0,
-            retry_condition_fn=_may_pass,
-        )
+        @retried(name, self.place.params.flow, condition=_may_pass)
         def run() -> Any:
             # A step reads params.yaml and models anew, and writes where these have led.
             now = _place_of(read_params(), (), is_fresh=self.is_fresh)

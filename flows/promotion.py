@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from prefect import flow, task
-from prefect.cache_policies import NO_CACHE
+from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
-from prefect.tasks import exponential_backoff
 from prefect.utilities.urls import url_for
 
 from flows.orchestration.events import announce_decision
@@ -15,6 +13,7 @@ from flows.orchestration.findings import comparison_table, publish_report
 from flows.orchestration.lost_runs import note_process
 from flows.orchestration.reports import publish_page
 from flows.orchestration.run_logs import told_to_run
+from flows.orchestration.stages import retried
 from flows.runs.limits import limit_of, time_limit
 from flows.servers.addresses import api_url
 from flows.servers.temporary_server import is_temporary
@@ -43,23 +42,12 @@ def promote(params: Params) -> "PromotionDecision":
 
     Raises StageTimeoutError if the decision took longer than ``flow`` allows.
     """
-    limits = params.flow
-    decide = _promote.with_options(
-        retries=limits.retries,
-        retry_delay_seconds=exponential_backoff(backoff_factor=limits.retry_delay_s),
-    )
+    decide = retried(PROMOTION, params.flow, condition=store_is_away)(_promote)
     return decide(params)
 
 
 # The retries are around the whole transaction: a task that is retried inside a Prefect
 # transaction rolls its siblings back at the first failure and then completes without them.
-@task(
-    name=PROMOTION,
-    task_run_name=PROMOTION,
-    cache_policy=NO_CACHE,
-    retry_jitter_factor=1.0,
-    retry_condition_fn=store_is_away,
-)
 def _promote(params: Params) -> "PromotionDecision":
     from tasks.promotion.decision import promote_attacker
     from tasks.report.publish import renew_report

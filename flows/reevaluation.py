@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from prefect import Task, flow, task
-from prefect.cache_policies import NO_CACHE
+from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
-from prefect.tasks import exponential_backoff
 
 from astra_core.files import read_json
 from flows.orchestration.events import announce_reevaluation
@@ -15,12 +13,12 @@ from flows.orchestration.lost_runs import note_process
 from flows.orchestration.names import reevaluation_name, scheduled_day
 from flows.orchestration.reports import publish_page
 from flows.orchestration.run_logs import told_to_run
-from flows.orchestration.stages import can_pass, run_to_state
+from flows.orchestration.stages import retried, run_to_state
 from flows.runs.limits import limit_of
 from flows.runs.preparation import usable_params
 from flows.servers.processes import stage_command
 from tasks.machine.console import complain
-from tasks.params.schema import FlowConfiguration
+from tasks.params.schema import Params
 from tasks.promotion.reevaluation import FOLDER, NAME, Reevaluation
 
 
@@ -36,9 +34,7 @@ def champion_reevaluation(seed: int | None = None, file: Path | None = None) -> 
     """
     params = usable_params()
     fresh_seed = scheduled_day() if seed is None else seed
-    examined = examination(params.flow)
-    timeout_s = limit_of("evaluation", params.flow)
-    state = examined(fresh_seed, file, timeout_s=timeout_s, return_state=True)
+    state = retried(NAME, params.flow)(_examine)(fresh_seed, file, params, return_state=True)
     state.result()
     found = Reevaluation(**read_json(FOLDER / "outcome.json"))
     publish_page("champion-reevaluation", found.page(), "The champion on prompts it has never met")
@@ -50,23 +46,8 @@ def champion_reevaluation(seed: int | None = None, file: Path | None = None) -> 
     return Completed(message=found.summary())
 
 
-def examination(limits: FlowConfiguration) -> Task[..., State[Any]]:
-    """The task of the evaluation, under the retries and the delay of ``flow``."""
-    return _examine.with_options(
-        retries=limits.retries,
-        retry_delay_seconds=exponential_backoff(backoff_factor=limits.retry_delay_s),
-    )
-
-
-@task(
-    name=NAME,
-    task_run_name=NAME,
-    cache_policy=NO_CACHE,
-    retry_jitter_factor=1.0,
-    retry_condition_fn=can_pass,
-)
-def _examine(fresh_seed: int, file: Path | None, *, timeout_s: float) -> State[Any]:
+def _examine(fresh_seed: int, file: Path | None, params: Params) -> State[Any]:
     source = ["--file", str(file)] if file is not None else []
     command = stage_command("tasks.promotion.reevaluation", "--seed", str(fresh_seed), *source)
     with told_to_run(NAME):
-        return run_to_state(NAME, command, timeout_s=timeout_s)
+        return run_to_state(NAME, command, timeout_s=limit_of("evaluation", params.flow))

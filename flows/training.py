@@ -27,7 +27,6 @@ from flows.promotion import promote
 from flows.registry import why_unregistered
 from flows.runs.attempts import SKIPPED, StageOutcome
 from flows.runs.data_drift import told_drift
-from flows.runs.limits import limit_of
 from flows.runs.preparation import renew_pipeline, usable_params
 from flows.runs.requests import STEPS, RunRequest
 from flows.runs.turns import in_turn
@@ -144,16 +143,9 @@ def is_unchanged(outcomes: Sequence[StageOutcome]) -> bool:
 
 def stage_runner(params: Params, report: PipelineReport) -> StageRunner:
     """A function that runs a stage under the limits of params.yaml and shows its outcome."""
-    limits = params.flow
 
     def run(name: str, /, *, force: bool = False) -> StageOutcome:
-        outcome = run_stage(
-            name,
-            timeout_s=limit_of(name, limits),
-            retries=limits.retries,
-            retry_delay_s=limits.retry_delay_s,
-            force=force,
-        )
+        outcome = run_stage(name, params.flow, force=force)
         announce_stage(outcome)
         _show(outcome, params)
         return report.add(outcome)

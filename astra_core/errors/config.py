@@ -8,7 +8,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import excerpt, nearest, shortened
+from astra_core.errors.exception_text import excerpt, shortened, suggestion
 
 _MAX_BITS = 62
 _MAX_LINES = 20
@@ -67,9 +67,8 @@ def _line(place: Place, problems: Sequence[Any], section: type[BaseModel], *, wh
     kind, given = problems[0]["type"], problems[0]["input"]
     if kind == "extra_forbidden":
         known = sorted(_section_at(place[:-1], section).model_fields)
-        near = nearest(str(place[-1]), known)
-        hint = f"Did you mean '{near}'?" if near else f"known keys are {known}"
-        return f"{shown} is not a known key; {hint}"
+        hint = suggestion(str(place[-1]), known, otherwise=f"known keys are {known}")
+        return f"{shown} is not a known key{hint}"
     if kind == "missing":
         return f"{shown} must be given; {_advice(shown)}"
     if kind == "json_invalid":

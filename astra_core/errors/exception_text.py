@@ -49,11 +49,15 @@ def shortened(text: str, *, limit: int = LINE_LIMIT) -> str:
     return line[: limit - tail - len(_GAP)] + _GAP + line[-tail:]
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that was probably meant, whatever its capitals; empty if none is near."""
+def suggestion(name: str, known: Iterable[str], *, otherwise: str = "") -> str:
+    """The known name that was probably meant, whatever its capitals, as the end of an error.
+
+    ``otherwise``: what is said if none is near.
+    """
     by_lower = {each.lower(): each for each in known}
     near = get_close_matches(name.lower(), by_lower, n=1)
-    return by_lower[near[0]] if near else ""
+    hint = f"did you mean '{by_lower[near[0]]}'?" if near else otherwise
+    return f"; {hint}" if hint else ""
 
 
 # Of a trace's line; the screen has room for less, and cuts it again.

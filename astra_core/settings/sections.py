@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.config import explain, refuse_huge_numbers
-from astra_core.errors.exception_text import nearest
+from astra_core.errors.exception_text import suggestion
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
@@ -103,9 +103,8 @@ class Section(BaseModel):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with other values, which are not validated; a key that is not known is refused."""
         for key in sorted((update or {}).keys() - type(self).model_fields.keys()):
-            near = nearest(key, type(self).model_fields)
-            hint = f"Did you mean '{near}'?" if near else "see its class"
-            msg = f"{type(self).__qualname__}.{key} is not a known key; {hint}"
+            hint = suggestion(key, type(self).model_fields, otherwise="see its class")
+            msg = f"{type(self).__qualname__}.{key} is not a known key{hint}"
             raise ConfigurationError(msg)
         taken = {
             key: _in_type(value, type(self).model_fields[key].annotation)

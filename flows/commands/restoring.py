@@ -1,6 +1,7 @@
 """A version on disk again: ``astra restore`` and ``astra export``."""
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,7 +35,7 @@ def restore(
     # A run between two stages holds no output, but reads params.yaml again.
     with in_turn(waits=False):
         before = put_back(kept)
-        for line in _proofs(found):
+        for line in (*_proofs(found), *_changed_inputs()):
             say(line)
     if before is not None:
         files = " ".join(str(before / file) for file in _FILES if (before / file).is_file())
@@ -86,6 +87,22 @@ def _proofs(found: "Lineage") -> Iterator[str]:
     commit, own = found.code.get("git.commit", ""), provenance()["git.commit"]
     if commit != own or found.code.get("git.dirty") == "true":
         yield f"{'code':<13}is of commit {own[:16]}; {found.code_line()} made the version"
+
+
+def _changed_inputs() -> Iterator[str]:
+    """A line for each file named in params.yaml that is another one than the version's."""
+    from flows.runs.preparation import renew_pipeline
+    from tasks.params.schema import read_params
+    from tasks.pipeline.order import outside_inputs, stages
+    from tasks.pipeline.reproduction import changes
+
+    params = read_params()
+    renew_pipeline(params)
+    named = {str(path) for each in stages().values() for path in outside_inputs(each, params)}
+    for why in dict.fromkeys(chain(*changes().values())):
+        path, _, state = why.rpartition(" ")
+        if path in named:
+            yield f"{'input':<13}{path} is {state}: a run makes what follows from it anew"
 
 
 def export(

@@ -5,10 +5,10 @@ is the stage's own. Prefect caches nothing here: DVC decides whether an output i
 """
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
 
-from prefect import task
+from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
@@ -17,40 +17,49 @@ from prefect.tasks import exponential_backoff
 from flows.errors import PassingStageError, StageError, StageTimeoutError
 from flows.orchestration.run_logs import told_to_run
 from flows.runs.attempts import SKIPPED, TIMED_OUT, StageOutcome, run_command, try_stage
+from flows.runs.limits import limit_of
 from tasks.machine.console import say
+from tasks.params.schema import FlowConfiguration
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def run_stage(
-    name: str,
-    *,
-    timeout_s: float | None = None,
-    retries: int = 2,
-    retry_delay_s: float = 2.0,
-    force: bool = False,
-) -> StageOutcome:
+def can_pass(_task: Any, _run: Any, state: State[Any]) -> bool:
+    """Whether Prefect should try again."""
+    return isinstance(state.data, PassingStageError)
+
+
+def retried(
+    name: str, limits: FlowConfiguration, *, condition: Any = can_pass, run_name: str = ""
+) -> Callable[[Callable[P, R]], Task[P, R]]:
+    """Makes a function a task, with the retries and the delay of ``flow`` in params.yaml."""
+    return task(
+        name=name,
+        task_run_name=run_name or name,
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=limits.retries,
+        retry_delay_seconds=exponential_backoff(backoff_factor=limits.retry_delay_s),
+        retry_jitter_factor=1.0,
+        retry_condition_fn=condition,
+    )
+
+
+def run_stage(name: str, limits: FlowConfiguration, *, force: bool = False) -> StageOutcome:
     """The outcome of the stage after its last try; a failed stage does not raise.
 
-    Args:
-        timeout_s: Limit of one try. A try that reaches it is not repeated.
-        retry_delay_s: Mean delay before the first retry; it doubles with each retry.
+    A try that reaches its limit is not repeated.
     """
-    attempts = 0
+    attempts, timeout_s = 0, limit_of(name, limits)
 
-    @task(
-        name=name,
-        task_run_name=name,
-        cache_policy=NO_CACHE,
-        retries=retries,
-        retry_delay_seconds=exponential_backoff(backoff_factor=retry_delay_s),
-        retry_jitter_factor=1.0,
-        retry_condition_fn=can_pass,
-    )
+    @retried(name, limits)
     def attempt() -> State[Any]:
         nonlocal attempts
         attempts += 1
         with told_to_run(name):
             if attempts > 1:
-                say(f"{name:<13}try {attempts} of {retries + 1}")
+                say(f"{name:<13}try {attempts} of {limits.retries + 1}")
             return _run_once(name, timeout_s=timeout_s, force=force)
 
     started = time.monotonic()
@@ -80,11 +89,6 @@ def run_to_state(name: str, command: Sequence[str], *, timeout_s: float | None) 
 
 def _timed_out(error: StageTimeoutError) -> State[Any]:
     return Failed(name=TIMED_OUT, message=str(error), data=error)
-
-
-def can_pass(_task: Any, _run: Any, state: State[Any]) -> bool:
-    """Whether Prefect should try again."""
-    return isinstance(state.data, PassingStageError)
 
 
 def _outcome(name: str, state: State[Any], *, seconds: float, attempts: int) -> StageOutcome:

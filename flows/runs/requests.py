@@ -6,7 +6,7 @@ The command line, a deployment's form and a sweep use the same request. Imports 
 from dataclasses import dataclass
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import excerpt, nearest
+from astra_core.errors.exception_text import excerpt, suggestion
 from tasks.pipeline.names import PROMOTION, STAGE_NAMES
 
 STEPS = (*STAGE_NAMES, PROMOTION)
@@ -34,9 +34,8 @@ class RunRequest:
         """
         for option, name in (("--only", self.only), ("--from", self.start), ("--to", self.end)):
             if name is not None and name not in STEPS:
-                near = nearest(name, STEPS)
-                hint = f" Did you mean '{near}'?" if near else ""
-                msg = f"{option} must name one of {list(STEPS)}, got {excerpt(name)}.{hint}"
+                hint = suggestion(name, STEPS)
+                msg = f"{option} must name one of {list(STEPS)}, got {excerpt(name)}{hint}"
                 raise ConfigurationError(msg)
         if self.only is not None and (self.start is not None or self.end is not None):
             msg = "--only must come without --from and --to, got both; leave one out"

@@ -12,16 +12,14 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any
 
-from prefect import flow, task
-from prefect.cache_policies import NO_CACHE
+from prefect import flow
 from prefect.client.schemas.objects import State
-from prefect.tasks import exponential_backoff
 
 from astra_core.files import record_digest, write_json, write_text
 from flows.errors import StageError
 from flows.orchestration.lost_runs import note_process
 from flows.orchestration.reports import publish_page
-from flows.orchestration.stages import can_pass
+from flows.orchestration.stages import can_pass, retried
 from flows.registry import is_registered
 from flows.runs.limits import limit_of
 from flows.runs.preparation import usable_params
@@ -166,21 +164,11 @@ def _run_all(under_way: _Sweep, points: Sequence[Point]) -> None:
 
 def _point_task(under_way: _Sweep) -> Any:
     """A function that runs one point as a task and returns its state."""
-    limits = under_way.params.flow
 
     def may_go_on(task: Any, run: Any, state: State[Any]) -> bool:
         return can_pass(task, run, state) and not under_way.stopped.is_set()
 
-    @task(
-        name="point",
-        task_run_name="{name}",
-        cache_policy=NO_CACHE,
-        persist_result=False,
-        retries=limits.retries,
-        retry_delay_seconds=exponential_backoff(backoff_factor=limits.retry_delay_s),
-        retry_jitter_factor=1.0,
-        retry_condition_fn=may_go_on,
-    )
+    @retried("point", under_way.params.flow, condition=may_go_on, run_name="{name}")
     def run(name: str, number: str) -> PointResult:
         del name
         if under_way.stopped.is_set():

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from astra_core.config import Choice, Section
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import nearest
+from astra_core.errors.exception_text import suggestion
 from astra_core.registry import BUILT_INS, find
 from tasks.params.schema import Params
 
@@ -40,7 +40,7 @@ def keys_of(params: Params, record: Mapping[str, Any], section: str = "") -> lis
     """The keys below a section, in the order of the models; all of them without one.
 
     ``section``: dotted, such as ``training.kl``. What has no line of its own, such as an item of a
-    list or a key below null, gives the nearest key or section that leads to it.
+    list or a key below null, gives the suggestion key or section that leads to it.
 
     Raises ConfigurationError if there is no such section, or a plug-in cannot be read.
     """
@@ -53,9 +53,9 @@ def keys_of(params: Params, record: Mapping[str, Any], section: str = "") -> lis
     if not found and above:
         return keys_of(params, record, above)
     if not found:
-        near = nearest(section, Params.model_fields)
-        hint = f"Did you mean '{near}'?" if near else "'astra params --all' lists them"
-        msg = f"SECTION must be a key of params.yaml or lead to one, got '{section}'; {hint}"
+        all_keys = "'astra params --all' lists them"
+        hint = suggestion(section, Params.model_fields, otherwise=all_keys)
+        msg = f"SECTION must be a key of params.yaml or lead to one, got '{section}'{hint}"
         raise ConfigurationError(msg)
     return found
 

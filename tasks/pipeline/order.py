@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import nearest
+from astra_core.errors.exception_text import suggestion
 from astra_core.paths import is_file, kind_of
 from tasks.params.plugins import PLUGINS, plugin_data, plugin_sources
 from tasks.params.schema import Params
@@ -48,9 +48,8 @@ def find_stage(name: str) -> Stage:
 def check_name(name: str) -> None:
     """Raises ConfigurationError unless there is a stage called ``name``; imports nothing."""
     if name not in STAGE_NAMES:
-        near = nearest(name, STAGE_NAMES)
-        hint = f" Did you mean '{near}'?" if near else ""
-        msg = f"unknown stage '{name}'; stages are {list(STAGE_NAMES)}.{hint}"
+        hint = suggestion(name, STAGE_NAMES)
+        msg = f"unknown stage '{name}'; stages are {list(STAGE_NAMES)}{hint}"
         raise ConfigurationError(msg)
 
 

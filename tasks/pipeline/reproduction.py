@@ -198,7 +198,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _explain(error: Exception, stage: str) -> int:
     """The exit status, after saying why DVC gave up, unless the stage has left its own reason."""
-    from dvc.lock import LockError
     from dvc.stage.exceptions import StageCmdFailedError
 
     busy = lock_error(error)
@@ -207,7 +206,7 @@ def _explain(error: Exception, stage: str) -> int:
         return 1
     if busy is not None:
         # DVC's own words advise to remove its lock, which somebody holds.
-        told = LockError(f"no other process may be at work here, got {blocker(busy)}")
+        told = type(busy)(f"no other process may be at work here, got {blocker(busy)}")
         return _tell(told, stage, retryable=True)
     full = failures.plain(error)
     if isinstance(full, DiskFullError):

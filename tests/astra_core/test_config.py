@@ -26,7 +26,7 @@ def problems(section, record):
 
 
 def test_an_unknown_key_is_refused_with_the_nearest_known_one():
-    assert ["area.batch_sise is not a known key; Did you mean 'batch_size'?"] == problems(
+    assert ["area.batch_sise is not a known key; did you mean 'batch_size'?"] == problems(
         TrainingConfiguration, {"batch_sise": 4}
     )
 
@@ -40,21 +40,21 @@ def test_an_unknown_key_without_a_near_one_lists_the_known_ones():
 
 def test_an_unknown_key_of_an_inner_section_is_compared_with_the_inner_keys():
     assert [
-        "area.early_stopping.patients is not a known key; Did you mean 'patience'?"
+        "area.early_stopping.patients is not a known key; did you mean 'patience'?"
     ] == problems(TrainingConfiguration, {"early_stopping": {"patients": 3}})
 
 
 @each_row(
     ("record", "line"),
     [
-        ({"lora": {"rnk": 4}}, "area.lora.rnk is not a known key; Did you mean 'rank'?"),
+        ({"lora": {"rnk": 4}}, "area.lora.rnk is not a known key; did you mean 'rank'?"),
         (
             {"parts": {"head": {"pattern": "x", "lr_fctor": 2.0}}},
-            "area.parts.head.lr_fctor is not a known key; Did you mean 'lr_factor'?",
+            "area.parts.head.lr_fctor is not a known key; did you mean 'lr_factor'?",
         ),
         (
             {"optimizer": {"name": "sgd", "option": {}}},
-            "area.optimizer.option is not a known key; Did you mean 'options'?",
+            "area.optimizer.option is not a known key; did you mean 'options'?",
         ),
     ],
 )

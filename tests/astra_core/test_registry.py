@@ -28,7 +28,7 @@ def test_an_unknown_name_lists_the_built_ins_and_the_nearest():
 
     assert str(caught.value) == (
         f"unknown scorer 'profane'; built-ins are {sorted(BUILT_INS['scorer'])}, or give an import "
-        "path such as 'plugins.mine:Class'. Did you mean 'profanity'?"
+        "path such as 'plugins.mine:Class'; did you mean 'profanity'?"
     )
 
 

@@ -95,7 +95,7 @@ def test_configurations_have_the_numbers_of_astra_rl(name, config):
 def test_a_change_is_checked_like_a_line_of_params():
     assert 5 == hf_configuration(training_steps=5).training_steps
     assert 3 == hf_configuration(optimizer={"name": "sgd"}, warmup_steps=3).warmup_steps
-    with pytest.raises(ConfigurationError, match="Did you mean 'batch_size'"):
+    with pytest.raises(ConfigurationError, match="did you mean 'batch_size'"):
         hf_configuration(batchsize=5)
 
 

@@ -221,7 +221,7 @@ OTHERS = [
         ),
         (
             "a section that is not known",
-            ("trainning is not a known key", "Did you mean 'training'?"),
+            ("trainning is not a known key", "did you mean 'training'?"),
             params(trainning={}),
         ),
         ("a key of line breaks", ("is not a known key",), params(**{"a\nb\nc": 1})),

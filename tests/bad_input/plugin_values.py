@@ -21,7 +21,7 @@ PLUGINS = [
     )
 ]
 PLUGINS += [
-    Case(f"{kind}: a slip of the pen", CHECK, (f"Did you mean '{right}'?",), plugin(kind, wrong))
+    Case(f"{kind}: a slip of the pen", CHECK, (f"did you mean '{right}'?",), plugin(kind, wrong))
     for kind, wrong, right in (
         ("scorer", "profanty", "profanity"),
         ("sampler", "treee", "tree"),
@@ -51,7 +51,7 @@ PLUGINS += [
         (kind, name, key, value, rule, plugin(kind, name, **{key: value}))
         for kind, name, key, value, rule in (
             ("algorithm", "dpo", "beta", -1.0, "greater than 0"),
-            ("algorithm", "dpo", "betta", 1.0, "Did you mean 'beta'?"),
+            ("algorithm", "dpo", "betta", 1.0, "did you mean 'beta'?"),
             ("algorithm", "dpo", "loss", "huge", "'sigmoid'"),
             ("algorithm", "dpo", "pairs", 3, "'best_worst' or 'all'"),
             ("algorithm", "dpo", "loss", {"huge": 1.0}, "'sigmoid'"),

@@ -63,7 +63,7 @@ def test_help_answers_at_once_for_it_imports_nothing_heavy():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("run", "--set", "training.lrr=1"), "training.lrr is not a known key; Did you mean 'lr'?"),
+        (("run", "--set", "training.lrr=1"), "training.lrr is not a known key; did you mean 'lr'?"),
         (("run", "--set", "training"), "--set must read section.key=value, got 'training'"),
         (("bogus",), "No such command 'bogus'. See 'astra --help'."),
         (("run", "--fast"), "No such option: --fast. See 'astra run --help'."),

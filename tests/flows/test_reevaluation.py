@@ -2,12 +2,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from each_row import each_row
 from registry_project import enter_project
 
 from flows.errors import StageError
-from flows.reevaluation import champion_reevaluation, examination
-from tasks.params.schema import FlowConfiguration
+from flows.reevaluation import champion_reevaluation
 
 pytestmark = pytest.mark.real
 
@@ -33,13 +31,6 @@ def test_a_failure_is_reported_in_its_own_words(project):
     (project / "params.yaml").write_text("seed: -1\n", encoding="utf-8")
     with pytest.raises(ValueError, match="seed: input should be greater than or equal to 0"):
         champion_reevaluation(seed=1)
-
-
-@each_row("delay_s", [0.5, 4.0])
-def test_a_retry_waits_as_flow_retry_delay_s_says(delay_s):
-    limits = FlowConfiguration(retries=2, retry_delay_s=delay_s)
-
-    assert [delay_s, 2 * delay_s] == examination(limits).retry_delay_seconds
 
 
 def test_a_store_that_cannot_be_read_fails_the_run(project, monkeypatch):

@@ -134,7 +134,7 @@ def test_one_word_before_a_colon_and_braces_stay_a_mapping(params):
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("training.lrr=1", "training.lrr is not a known key; Did you mean 'lr'?"),
+        ("training.lrr=1", "training.lrr is not a known key; did you mean 'lr'?"),
         ("training.lr=0", "training.lr: input should be greater than 0, got 0; see 'astra params"),
         ("training.lr", "--set must read section.key=value, got 'training.lr'"),
         ("training..lr=1", "--set must read section.key=value"),

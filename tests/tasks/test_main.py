@@ -38,7 +38,7 @@ def test_an_unknown_stage_is_one_line_and_no_file(run_main, capfd):
     assert 2 == run_main(["trainig"])
     err = capfd.readouterr().err
     assert 1 == len(err.splitlines())
-    assert "Did you mean 'training'" in err
+    assert "did you mean 'training'" in err
     assert not Path(".astra").exists()
 
 

@@ -32,7 +32,7 @@ OWN = {"presser": AgentConfiguration(model="own")}
         ),
         (
             {"roles": ROLES, "agents": {"presser": {"modl": "own"}}},
-            "system.agents.presser.modl is not a known key; Did you mean 'model'?",
+            "system.agents.presser.modl is not a known key; did you mean 'model'?",
         ),
     ],
 )

@@ -48,7 +48,7 @@ def test_a_derived_section_has_its_own_default():
     ("values", "line"),
     [
         ({"rate": True}, "Parent.rate: input should be a valid number, got True; see params.yaml"),
-        ({"rat": 1.0}, "Parent.rat is not a known key; Did you mean 'rate'?"),
+        ({"rat": 1.0}, "Parent.rat is not a known key; did you mean 'rate'?"),
         ({"plugin": {"options": {}}}, "Parent.plugin.name must be given; see params.yaml"),
     ],
 )
@@ -80,7 +80,7 @@ def test_what_json_has_no_word_for_may_be_written_as_there():
 
 def test_a_copy_has_no_unknown_keys():
     assert 1.0 == Parent().model_copy(update={"rate": 1.0}).rate
-    with pytest.raises(ConfigurationError, match=r"^Parent\.rat is not a known key; Did you mean"):
+    with pytest.raises(ConfigurationError, match=r"^Parent\.rat is not a known key; did you mean"):
         Parent().model_copy(update={"rat": 1.0})
 
 

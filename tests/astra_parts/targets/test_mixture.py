@@ -248,7 +248,7 @@ def replace_figures(part, figures):
         ([MILD], "at least two, got 1"),
         ([MILD, MILD], "'mild' twice; give one 'label: NAME'"),
         ([MILD, {**HARSH, "weight": 0}], "greater than 0"),
-        ([MILD, {**HARSH, "wieght": 1}], "Did you mean 'weight'?"),
+        ([MILD, {**HARSH, "wieght": 1}], "did you mean 'weight'?"),
         ([MILD, {"name": "mixture", "options": {"targets": [MILD, HARSH]}}], "write one list"),
     ],
 )

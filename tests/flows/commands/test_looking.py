@@ -25,7 +25,7 @@ def test_check_reads_values_and_a_preset_as_if_params_yaml_had_them(
     monkeypatch.chdir(tmp_path)
 
     assert 2 == run_command(["check", "--set", "training.algorithm.options.betta=1"])
-    assert "Did you mean 'beta'?" in capsys.readouterr().err
+    assert "did you mean 'beta'?" in capsys.readouterr().err
     assert 2 == run_command(["check", "--preset", "local_chat"])
     assert "models.target.path must name" in capsys.readouterr().err
     assert 0 == run_command(["check"])

@@ -1,3 +1,4 @@
+import json
 import re
 import shutil
 from pathlib import Path
@@ -15,6 +16,7 @@ from registry_project import (
 from astra_core.models.folders import attacker_digest
 from flows.cli import run_command
 from flows.runs.turns import in_turn
+from tasks.params.yaml_files import load_yaml
 
 pytestmark = pytest.mark.real
 
@@ -61,6 +63,26 @@ def test_a_version_comes_back_although_nobody_committed_its_lock(restored, proje
     assert f"weights      models/attacker is that of version 1, {registered[:16]}" in told
     assert "prompts      data/prompts is that of version 1" in told
     assert re.search(r"undo +cp \S+/params.yaml \S+/dvc.lock \. && dvc checkout", told)
+
+
+def test_a_file_of_prompts_that_changed_since_is_named(restored, project, capfd):
+    Path("my.csv").write_text("text\nhello\n", encoding="utf-8")
+    params = load_yaml(Path("params.yaml").read_text(encoding="utf-8"), subject="p", way_out="c")
+    params["prompts"] |= {"source": "file", "path": "my.csv"}
+    Path("params.yaml").write_text(json.dumps(params), encoding="utf-8")
+    prompts = '  prompts: {cmd: "true", deps: [my.csv], outs: [data/prompts]}\n'
+    toy = STAGE.replace("    - data/prompts\n", "") + prompts
+    Path("dvc.yaml").write_text(toy, encoding="utf-8")
+    _commit()
+    for name in ("params.yaml", "dvc.lock"):
+        shutil.copy(name, next(Path("mlruns").rglob(f"evaluation/*/{name}")))
+
+    assert 0 == run_command(["restore", "1"])
+    assert "my.csv" not in capfd.readouterr().out
+    Path("my.csv").write_text("text\nbye\n", encoding="utf-8")
+    Path("dvc.yaml").write_text(toy, encoding="utf-8")
+    assert 0 == run_command(["restore", "1"])
+    assert "input        my.csv is modified: a run makes what " in capfd.readouterr().out
 
 
 def test_other_weights_than_those_registered_are_told(restored, project, capfd):

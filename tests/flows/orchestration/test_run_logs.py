@@ -7,6 +7,7 @@ import pytest
 from flows.orchestration.run_logs import told_to_run
 from flows.orchestration.stages import run_stage
 from tasks.machine.console import complain, say
+from tasks.params.schema import FlowConfiguration
 
 pytestmark = pytest.mark.real
 
@@ -75,7 +76,7 @@ def logged(in_flow):
 
 def test_the_lines_of_a_stage_are_in_the_logs_of_its_task(toy, logged):
     toy(SPEAKS)
-    logs = logged(run_stage, "toy")
+    logs = logged(run_stage, "toy", FlowConfiguration())
 
     assert (20, "toy          12 prompts", True) in logs
     assert (30, "warning: one prompt is short", True) in logs
@@ -83,7 +84,7 @@ def test_the_lines_of_a_stage_are_in_the_logs_of_its_task(toy, logged):
 
 def test_a_bug_shows_the_end_of_its_trace_masked(toy, logged):
     toy(BREAKS)
-    logs = logged(run_stage, "toy", retries=0)
+    logs = logged(run_stage, "toy", FlowConfiguration(retries=0))
     (tail,) = [text for level, text, _ in logs if level == 40 and "in broken" in text]
 
     assert "RuntimeError" in tail
@@ -92,7 +93,7 @@ def test_a_bug_shows_the_end_of_its_trace_masked(toy, logged):
 
 def test_a_crash_in_compiled_code_shows_where_and_not_what_libraries_said(toy, logged):
     toy(CRASHES)
-    logs = logged(run_stage, "toy", retries=0)
+    logs = logged(run_stage, "toy", FlowConfiguration(retries=0))
 
     assert any("Segmentation fault" in text and "toy.py" in text for _, text, _ in logs)
     assert not any("what a library quoted" in text for _, text, _ in logs)

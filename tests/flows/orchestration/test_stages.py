@@ -4,9 +4,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from each_row import each_row
 
 from flows.errors import StageError, StageTimeoutError
-from flows.orchestration.stages import run_stage
+from flows.orchestration.stages import retried, run_stage
+from tasks.params.schema import FlowConfiguration
 
 pytestmark = pytest.mark.real
 
@@ -49,8 +51,8 @@ def _num_runs():
 
 def test_a_stage_runs_once_and_is_then_skipped(toy, in_flow, capsys):
     toy(COUNT)
-    first = in_flow(run_stage, "toy")
-    second = in_flow(run_stage, "toy")
+    first = in_flow(run_stage, "toy", FlowConfiguration())
+    second = in_flow(run_stage, "toy", FlowConfiguration())
 
     assert ("Completed", 1, None) == (first.state, first.attempts, first.error)
     assert "Skipped" == second.state
@@ -61,8 +63,8 @@ def test_a_stage_runs_once_and_is_then_skipped(toy, in_flow, capsys):
 @pytest.mark.wide
 def test_force_runs_what_is_up_to_date(toy, in_flow):
     toy(COUNT)
-    in_flow(run_stage, "toy")
-    outcome = in_flow(run_stage, "toy", force=True)
+    in_flow(run_stage, "toy", FlowConfiguration())
+    outcome = in_flow(run_stage, "toy", FlowConfiguration(), force=True)
 
     assert "Completed" == outcome.state
     assert 2 == _num_runs()
@@ -70,9 +72,9 @@ def test_force_runs_what_is_up_to_date(toy, in_flow):
 
 def test_a_deleted_output_is_restored_without_running(toy, in_flow, capfd):
     toy(COUNT)
-    in_flow(run_stage, "toy")
+    in_flow(run_stage, "toy", FlowConfiguration())
     Path("out.txt").unlink()
-    outcome = in_flow(run_stage, "toy")
+    outcome = in_flow(run_stage, "toy", FlowConfiguration())
 
     assert "Completed" == outcome.state
     assert "done" == Path("out.txt").read_text()
@@ -81,7 +83,7 @@ def test_a_deleted_output_is_restored_without_running(toy, in_flow, capfd):
 
 def test_a_crash_is_tried_again(toy, in_flow, capfd):
     toy(CRASH_ONCE)
-    outcome = in_flow(run_stage, "toy", retry_delay_s=0.1)
+    outcome = in_flow(run_stage, "toy", FlowConfiguration(retry_delay_s=0.1))
 
     assert ("Completed", 2) == (outcome.state, outcome.attempts)
     assert "toy          try 2 of 3" in capfd.readouterr().out
@@ -89,7 +91,7 @@ def test_a_crash_is_tried_again(toy, in_flow, capfd):
 
 def test_a_gate_is_not_asked_twice_and_speaks_for_itself(toy, in_flow):
     toy(FAIL.format(retryable=False))
-    outcome = in_flow(run_stage, "toy", retry_delay_s=0.1)
+    outcome = in_flow(run_stage, "toy", FlowConfiguration(retry_delay_s=0.1))
 
     assert ("Failed", 1) == (outcome.state, outcome.attempts)
     assert 1 == _num_runs()
@@ -97,9 +99,16 @@ def test_a_gate_is_not_asked_twice_and_speaks_for_itself(toy, in_flow):
         outcome.checked()
 
 
+@each_row("delay_s", [0.5, 4.0])
+def test_a_retry_waits_as_flow_retry_delay_s_says(delay_s):
+    limits = FlowConfiguration(retries=2, retry_delay_s=delay_s)
+
+    assert [delay_s, 2 * delay_s] == retried("toy", limits)(_num_runs).retry_delay_seconds
+
+
 def test_a_failure_that_can_pass_is_tried_as_often_as_allowed(toy, in_flow):
     toy(FAIL.format(retryable=True))
-    outcome = in_flow(run_stage, "toy", retries=1, retry_delay_s=0.1)
+    outcome = in_flow(run_stage, "toy", FlowConfiguration(retries=1, retry_delay_s=0.1))
 
     assert ("Failed", 2) == (outcome.state, outcome.attempts)
     assert "dev must hold 20 prompts, got 3" == outcome.message
@@ -107,7 +116,7 @@ def test_a_failure_that_can_pass_is_tried_as_often_as_allowed(toy, in_flow):
 
 def test_the_time_limit_ends_the_whole_process_group(toy, in_flow, capsys):
     toy(HANG)
-    outcome = in_flow(run_stage, "toy", timeout_s=4.0)
+    outcome = in_flow(run_stage, "toy", FlowConfiguration(timeout_s=4.0))
 
     assert ("TimedOut", 1) == (outcome.state, outcome.attempts)
     assert isinstance(outcome.error, StageTimeoutError)

@@ -34,7 +34,7 @@ def test_limits_choose_steps_in_their_order(limits, steps):
 @each_row(
     ("limits", "message"),
     [
-        ({"only": "trainin"}, "--only must name one of .*Did you mean 'training'"),
+        ({"only": "trainin"}, "--only must name one of .*did you mean 'training'"),
         ({"start": "x"}, "--from must name one of"),
         ({"end": ""}, "--to must name one of"),
         ({"only": "training", "end": "models"}, "--only must come without --from and --to"),

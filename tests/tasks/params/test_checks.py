@@ -27,9 +27,9 @@ def test_a_step_of_a_hardening_has_a_limit_of_its_own():
 
 # Where in params.yaml, what is written there, and what the one line must say.
 MISTAKES = [
-    ("training.batchsize", 8, "training.batchsize is not a known key; Did you mean 'batch_size'?"),
-    ("trainning", {}, "trainning is not a known key; Did you mean 'training'?"),
-    ("training.early_stopping.patients", 3, "Did you mean 'patience'?"),
+    ("training.batchsize", 8, "training.batchsize is not a known key; did you mean 'batch_size'?"),
+    ("trainning", {}, "trainning is not a known key; did you mean 'training'?"),
+    ("training.early_stopping.patients", 3, "did you mean 'patience'?"),
     ("training.batch_size", "16", "training.batch_size: input should be a valid integer"),
     ("training.batch_size", 0, "training.batch_size: input should be greater than or equal to 1"),
     ("training.lr", -1.0, "training.lr: input should be greater than 0, got -1.0"),
@@ -49,7 +49,7 @@ MISTAKES = [
     ("prompts", {"source": "file", "path": "no/such.csv"}, "prompts.path must name a file, got"),
     ("models.target", {"source": "folder", "path": "no"}, "models.target.path must name a Hugging"),
     ("system.scorer.name", "profanty", "unknown scorer 'profanty'"),
-    ("system.scorer.name", "profanty", "Did you mean 'profanity'?"),
+    ("system.scorer.name", "profanty", "did you mean 'profanity'?"),
     ("system.scorer.name", "no_such_module:Scorer", "must be importable, got ModuleNotFoundError"),
     ("system.scorer.name", "json:nothing", "must be importable, got AttributeError"),
     ("system.scorer.name", "json:dumps", "must be a class, got function"),
@@ -62,7 +62,7 @@ MISTAKES = [
     ("evaluation.second_threshold", 2.0, "evaluation.second_threshold: input should be less"),
     ("promotion.require_confirmation", True, "must have an evaluation.second_judge, got null"),
     ("training.algorithm.name", "ppoo", "unknown algorithm 'ppoo'"),
-    ("system.target", "endpont", "Did you mean 'endpoint'?"),
+    ("system.target", "endpont", "did you mean 'endpoint'?"),
     ("system.target", {"name": "endpoint", "options": {"model": "m"}}, "options.base_url must"),
     ("system.target", ["causal_lm"], "targets must be at least two, got 1; write one without a"),
     ("system.target", ["causal_lm", "endpont"], "system.target.1: unknown target 'endpont'"),
@@ -74,7 +74,7 @@ MISTAKES = [
     ("training.optimizer.name", "adamm", "unknown optimizer 'adamm'"),
     ("training.schedule.name", "slow", "unknown schedule 'slow'"),
     ("training.trainer.name", "mine", "unknown trainer 'mine'"),
-    ("rollouts.sampler.name", "treee", "Did you mean 'tree'?"),
+    ("rollouts.sampler.name", "treee", "did you mean 'tree'?"),
     ("reward.name", "greedy", "unknown reward 'greedy'"),
     ("training.algorithm.options", {"betta": 1.0}, "options.betta is not a known key"),
     ("rollouts.sampler.options", {"tree_width": 0}, "options.tree_width: input should be greater"),
@@ -117,7 +117,7 @@ def test_a_device_that_is_not_there_is_refused_by_the_check(monkeypatch):
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
-        ("training.batchsize", 8, "Did you mean 'batch_size'?"),
+        ("training.batchsize", 8, "did you mean 'batch_size'?"),
         ("prompts", {"source": "file", "path": "no/such.csv"}, "prompts.path must name a file"),
         ("training.algorithm.options", {"betta": 1.0}, "options.betta is not a known key"),
     ],

@@ -56,8 +56,8 @@ def test_a_choice_by_its_name_alone_is_given():
 @each_row(
     ("section", "hint"),
     [
-        ("trainning.lr", "got 'trainning'; Did you mean 'training'?"),
-        (".seed", "got '.seed'; Did you mean 'seed'?"),
+        ("trainning.lr", "got 'trainning'; did you mean 'training'?"),
+        (".seed", "got '.seed'; did you mean 'seed'?"),
     ],
 )
 def test_a_section_that_is_not_there_is_refused(section, hint):

@@ -69,7 +69,7 @@ def test_a_second_check_loads_no_torch():
 def test_what_is_refused_is_not_remembered():
     wrong = params_with(**{"system.scorer.name": "profanty"})
     for _ in range(2):
-        with pytest.raises(ConfigurationError, match="Did you mean"):
+        with pytest.raises(ConfigurationError, match="did you mean"):
             check_params(wrong, is_kept=True)
 
     assert not FILE.exists()

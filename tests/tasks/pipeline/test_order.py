@@ -150,7 +150,7 @@ def test_a_path_with_two_writers_is_refused(pipeline):
 
 
 def test_an_unknown_stage_is_refused_with_the_nearest_name():
-    with pytest.raises(ConfigurationError, match="Did you mean 'training'"):
+    with pytest.raises(ConfigurationError, match="did you mean 'training'"):
         find_stage("trainig")
 
 
