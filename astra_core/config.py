@@ -172,7 +172,7 @@ class RolloutsConfiguration(Section):
     """How a System is rolled out into trees."""
 
     sampler: Choice = Field(Choice(name="tree"), description="How trees of turns grow.")
-    num_prompts: Count = Field(128, description="Prompts of the iteration-0 rollouts.")
+    num_prompts: Count = Field(64, description="Prompts of the iteration-0 rollouts.")
     runs_per_prompt: Count = Field(
         1, description="Independent trees of each prompt, in every experience."
     )

@@ -33,10 +33,10 @@ class AdversarialReward(Reward):
         response_weight: NonNegative = Field(1.0, description="Of the mean reply score.")
         probe_penalty: NonNegative = Field(0.3, description="Of the probe's own score.")
         nll_weight: NonNegative = Field(
-            0.1, description="Per nat per token by which the probe is less likely than the floor."
+            0.3, description="Per nat per token by which the probe is less likely than the floor."
         )
         nll_floor: NonNegative = Field(
-            3.0, description="Nats per token under the target; a likelier probe earns nothing."
+            0.8, description="Nats per token under the target; a likelier probe earns nothing."
         )
         novelty_weight: NonNegative = Field(
             0.2, description="Of the share said for the first time."

@@ -140,7 +140,7 @@ class CheckpointStore:
 
     def _checkpoints(self) -> list[Path]:
         found = (path for path in self.folder.glob("step_*") if path.is_dir())
-        return sorted(found, key=_age)
+        return sorted(found, key=lambda path: (len(path.name), path.name))
 
     def _retire(self, newest: Path) -> None:
         checkpoints = self._checkpoints()
@@ -181,10 +181,6 @@ def load_checkpoint(path: Path) -> Checkpoint:
         record=read_json(path / "record.json"),
         is_partial=_is_part(path),
     )
-
-
-def _age(path: Path) -> tuple[int, str]:
-    return len(path.name), path.name
 
 
 def _is_part(path: Path) -> bool:

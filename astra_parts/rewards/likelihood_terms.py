@@ -24,7 +24,7 @@ class Implausibility(Term):
     Only what is below the floor counts: a reward for ever likelier probes teaches dull text.
     """
 
-    weight: ClassVar[float] = -0.1
+    weight: ClassVar[float] = -0.3
 
     class Options(Section):
         """Under which model, and where the floor is."""
@@ -36,7 +36,7 @@ class Implausibility(Term):
             "prompt, in nats per token; needs under: reference.",
         )
         nats: NonNegative = Field(
-            3.0,
+            0.8,
             description="The floor in nats per token, or how far it is above the reference's own.",
         )
         num_samples: int = Field(

@@ -10,8 +10,9 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import Any, Literal
@@ -24,10 +25,10 @@ from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
 from astra_core.files import file_digest, record_digest
 from astra_core.redaction import masked
-from astra_core.target import Outcome, Surroundings
+from astra_core.target import Surroundings
 from astra_parts.targets.calls import CallError, CallOptions, Calls, Question, about_tokens
 from astra_parts.targets.kept import MOST_TOKENS, Kept
-from astra_parts.targets.outcomes import CalledTarget, asked_for_each
+from astra_parts.targets.outcomes import Asker, CalledTarget
 from astra_parts.targets.wire import said
 
 _FINISHES = {"stop", "length", "filter"}
@@ -61,27 +62,10 @@ class Command(CalledTarget):
         }
         return record_digest(["command", told, files])
 
-    def respond(
-        self,
-        conversations: Sequence[Conversation],
-        keys: Sequence[Sequence[bytes]],
-        generation: GenerationConfiguration,
-        *,
-        tokens_per_batch: int = 16384,
-    ) -> list[Outcome]:
-        """One outcome per conversation, in order; see ``Target.respond``.
-
-        Raises BudgetError if the rest of the budget does not cover what must be asked,
-        ConfigurationError if the program cannot be started.
-        """
-        del tokens_per_batch
+    def asker(self, generation: GenerationConfiguration) -> Asker:
+        """See ``CalledTarget.asker``."""
         # Computed once: a program that is edited meanwhile counts as another from the next level.
-        told = [self.digest(), generation.model_dump(mode="json")]
-        questions = [
-            [self._question(conversation, key, told) for key in own]
-            for conversation, own in zip(conversations, keys, strict=True)
-        ]
-        return asked_for_each(self.calls, questions)
+        return partial(self._question, [self.digest(), generation.model_dump(mode="json")])
 
     def spelled(self) -> str:
         """The program."""
@@ -94,7 +78,7 @@ class Command(CalledTarget):
             while True:
                 self._idle.get_nowait().end()
 
-    def _question(self, conversation: Conversation, key: bytes, told: list[Any]) -> Question:
+    def _question(self, told: list[Any], conversation: Conversation, key: bytes) -> Question:
         options, sampling = self.options, told[1]
         opens = options.seed == "opening"
         messages = said(conversation, system_prompt=options.system_prompt, opens=opens)

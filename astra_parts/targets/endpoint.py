@@ -1,7 +1,7 @@
 """An OpenAI-compatible server as target: vLLM, llama.cpp, TGI, Ollama, LM Studio, hosted ones."""
 
 import logging
-from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal, Self
 
 import httpx
@@ -11,11 +11,11 @@ from astra_core.config import GenerationConfiguration
 from astra_core.conversation import Conversation
 from astra_core.errors import ChangedTargetError
 from astra_core.files import record_digest
-from astra_core.target import Outcome, Surroundings
+from astra_core.target import Surroundings
 from astra_parts.targets import wire
 from astra_parts.targets.calls import Calls, Question, about_tokens
 from astra_parts.targets.kept import Kept
-from astra_parts.targets.outcomes import CalledTarget, asked_for_each
+from astra_parts.targets.outcomes import Asker, CalledTarget
 from astra_parts.targets.server import Server, ServerOptions
 
 _LOG = logging.getLogger(__name__)
@@ -101,26 +101,9 @@ class Endpoint(CalledTarget):
         """A digest of the address, the model and its instructions, but not of key and limits."""
         return self._digest
 
-    def respond(
-        self,
-        conversations: Sequence[Conversation],
-        keys: Sequence[Sequence[bytes]],
-        generation: GenerationConfiguration,
-        *,
-        tokens_per_batch: int = 16384,
-    ) -> list[Outcome]:
-        """One outcome per conversation, in order; a failed call fails its conversation alone.
-
-        Raises:
-            BudgetError: The rest of the budget does not cover what must be asked.
-            ChangedTargetError: The server answers with another model than before.
-        """
-        del tokens_per_batch
-        questions = [
-            [self._question(conversation, key, generation) for key in own]
-            for conversation, own in zip(conversations, keys, strict=True)
-        ]
-        return asked_for_each(self.calls, questions)
+    def asker(self, generation: GenerationConfiguration) -> Asker:
+        """See ``CalledTarget.asker``."""
+        return partial(self._question, generation)
 
     def spelled(self) -> str:
         """The model and its address."""
@@ -132,7 +115,7 @@ class Endpoint(CalledTarget):
         self.calls.replies.close()
 
     def _question(
-        self, conversation: Conversation, key: bytes, generation: GenerationConfiguration
+        self, generation: GenerationConfiguration, conversation: Conversation, key: bytes
     ) -> Question:
         options = self.options
         opens = options.seed == "opening"

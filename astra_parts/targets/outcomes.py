@@ -1,19 +1,18 @@
 """The base of targets that are asked call by call: from kept replies to outcomes."""
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from astra_core.config import GenerationConfiguration
+from astra_core.conversation import Conversation
 from astra_core.rollout import Failure
 from astra_core.target import Answer, Outcome, Reply, Target, Usage
 from astra_parts.targets.calls import Calls, Question
 from astra_parts.targets.kept import Kept
 
-
-def asked_for_each(calls: Calls, questions: Sequence[Sequence[Question]]) -> list[Outcome]:
-    """The outcome of each conversation; the questions of all are asked together."""
-    found = iter(calls.answers([question for own in questions for question in own]))
-    return [_outcome(calls, [next(found) for _ in own]) for own in questions]
+Asker = Callable[[Conversation, bytes], Question]
 
 
 class CalledTarget(Target):
@@ -23,6 +22,32 @@ class CalledTarget(Target):
     """
 
     calls: Calls
+
+    @abstractmethod
+    def asker(self, generation: GenerationConfiguration) -> Asker:
+        """A function that makes the question whose answer is the reply to a conversation."""
+
+    def respond(
+        self,
+        conversations: Sequence[Conversation],
+        keys: Sequence[Sequence[bytes]],
+        generation: GenerationConfiguration,
+        *,
+        tokens_per_batch: int = 16384,
+    ) -> list[Outcome]:
+        """One outcome per conversation, in order; a failed call fails its conversation alone.
+
+        Raises:
+            BudgetError: The rest of the budget does not cover what must be asked.
+            ChangedTargetError: The server answers with another model than before.
+            ConfigurationError: The program cannot be started.
+        """
+        del tokens_per_batch
+        question = self.asker(generation)
+        talks = zip(conversations, keys, strict=True)
+        asked = [question(conversation, key) for conversation, own in talks for key in own]
+        found = iter(self.calls.answers(asked))
+        return [_outcome(self.calls, [next(found) for _ in own]) for own in keys]
 
     @property
     def account(self) -> str:

@@ -5,7 +5,6 @@ Prefect asks for a name when a run begins, also if a schedule or a form gave the
 
 import re
 from datetime import UTC, datetime
-from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,8 @@ def describe_training(parameters: dict[str, Any], *, day: int | None = None) -> 
     if parameters.get("warm_start") is not None:
         parts.append(f"from {_plain(parameters['warm_start'])}")
     if overrides:
-        parts.append(f"with {', '.join(starmap(_assignment, overrides.items()))}")
+        told = (f"{_plain(key)}={_plain(value)}" for key, value in overrides.items())
+        parts.append(f"with {', '.join(told)}")
     if parameters.get("force"):
         parts.append("forced")
     return shortened(", ".join(filter(None, parts)), limit=MAX_CHARACTERS)
@@ -72,10 +72,6 @@ def _plain(value: Any) -> str:
     """A number, a name or a path unchanged; anything else is replaced: it could quote an attack."""
     text = str(value)
     return text if _PLAIN.fullmatch(text) else "..."
-
-
-def _assignment(key: str, value: Any) -> str:
-    return f"{_plain(key)}={_plain(value)}"
 
 
 def _what(seed: int | None, overrides: dict[str, Any]) -> str:

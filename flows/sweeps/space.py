@@ -38,7 +38,7 @@ class Axis:
 
     def assign(self, value: str | float) -> str:
         """``key=value``; a number from a range has six digits, as long as a name can be."""
-        return f"{self.key}={value if isinstance(value, str) else _spelled(value)}"
+        return f"{self.key}={value if isinstance(value, str) else format(value, '.6g')}"
 
 
 def read_axis(text: str) -> Axis:
@@ -135,7 +135,3 @@ def _some(key: str, value: str) -> str:
         msg = f"values of {key} must be parted by single commas, got an empty one; write null or ''"
         raise ConfigurationError(msg)
     return value.strip()
-
-
-def _spelled(value: float) -> str:
-    return f"{value:.6g}"

@@ -45,15 +45,10 @@ class Choosing:
             if not (of_training or (digest and digest == each.attacker)):
                 return False
         return (
-            (self.category is None or self.category in _names(each))
+            self.category in {None, each.category, label_of(each.category)}
             and each.score >= self.min_score
             and each.target.startswith(self.target or "")
         )
-
-
-def _names(each: ArchivedFinding) -> tuple[str | None, str]:
-    """The names by which its category may be asked for: its own, and the one that is shown."""
-    return each.category, label_of(each.category)
 
 
 def the_one(findings: Sequence[ArchivedFinding], wanted: str) -> ArchivedFinding:

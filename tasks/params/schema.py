@@ -22,7 +22,6 @@ from astra_core.config import (
     Seconds,
     Section,
     SystemConfiguration,
-    TrainingConfiguration,
 )
 from astra_core.errors import ConfigurationError
 from tasks.params.languages import Language
@@ -31,6 +30,7 @@ from tasks.params.models import ModelsConfiguration
 from tasks.params.overlay import overlaid
 from tasks.params.prompts import PromptsConfiguration
 from tasks.params.seeds import Seeds
+from tasks.params.training import RunTraining as RunTraining
 from tasks.params.yaml_files import load_yaml, read_yaml_text
 
 PARAMS_FILE = Path("params.yaml")
@@ -194,13 +194,32 @@ class Params(Seeds):
     system: SystemConfiguration = SystemConfiguration()
     rollouts: RolloutsConfiguration = RolloutsConfiguration()
     reward: Choice = Field(Choice(name="adversarial"), description="What the algorithm maximises.")
-    training: TrainingConfiguration = TrainingConfiguration()
+    training: RunTraining = RunTraining()
     evaluation: EvaluationConfiguration = EvaluationConfiguration()
     registration: RegistrationConfiguration = RegistrationConfiguration()
     tracking: TrackingConfiguration = TrackingConfiguration()
     promotion: PromotionConfiguration = PromotionConfiguration()
     hardening: HardeningConfiguration = HardeningConfiguration()
     flow: FlowConfiguration = FlowConfiguration()
+
+    @classmethod
+    def read(cls, record: Any, *, where: str) -> Self:
+        """See ``Section.read``; a plug-in whose name is left out is the one by default."""
+        return super().read(_named(record, cls), where=where)
+
+
+def _named(record: Any, section: type[Section]) -> Any:
+    if not isinstance(record, dict):
+        return record
+    defaults = {name: field.default for name, field in section.model_fields.items()}
+    found = dict(record)
+    for name, value in record.items():
+        default = defaults.get(name)
+        if isinstance(default, Choice):
+            found[name] = {"name": default.name, **value} if isinstance(value, dict) else value
+        elif isinstance(default, Section):
+            found[name] = _named(value, type(default))
+    return found
 
 
 def read_record(path: Path = PARAMS_FILE) -> dict[str, Any]:

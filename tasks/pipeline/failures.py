@@ -61,7 +61,7 @@ class StageFailure:
 def plain(error: BaseException) -> BaseException:
     """The error as a person sees it, which names the memory or the disk that ran out."""
     # A flow tells a stage's failure in the stage's own words.
-    if is_out_of_memory(error) and not _is_told(error):
+    if is_out_of_memory(error) and "must have more memory" not in str(error):
         return out_of_memory(error)
     if isinstance(error, OSError) and error.errno in _CLOSED and error.filename is not None:
         name = excerpt(os.fsdecode(error.filename))
@@ -72,10 +72,6 @@ def plain(error: BaseException) -> BaseException:
         return error
     # DVC's error names no file: it copies into its cache, and keeps its state elsewhere.
     return disk_full(error, Path.cwd(), Path(".dvc/cache"), Path(".dvc/tmp"), Path(gettempdir()))
-
-
-def _is_told(error: BaseException) -> bool:
-    return isinstance(error, AstraError) and "must have more memory" in str(error)
 
 
 def cut_off(status: int) -> str:

@@ -109,11 +109,14 @@ def outside_keys(params: Params) -> dict[str, tuple[str, ...]]:
     """Keys of params.yaml that affect a stage's result only for some values of other keys."""
     is_registered = any(each.source == "version" for each in params.models.sources.values())
     # The stage has no model for a target without weights of its own.
+    target = params.system.target
     named = {"causal_lm": (), MIXTURE: ("system.target",)}
+    # One without options may be its name alone in params.yaml.
+    key = "system.target.name" if "options" in target.model_fields_set else "system.target"
     return {
         "models": (
             *(("registration.model_name",) if is_registered else ()),
-            *named.get(params.system.target.name, ("system.target.name",)),
+            *named.get(target.name, (key,)),
         )
     }
 
@@ -128,15 +131,15 @@ def render(pipeline: dict[str, Stage] | None = None, *, params: Params | None = 
     import yaml
 
     pipeline = pipeline or stages()
-    params = params or Params()
+    is_of_a_file, params = params is not None, params or Params()
     keys = outside_keys(params)
     written = {path.as_posix() for stage in pipeline.values() for path in stage.plots}
-    content: dict[str, Any] = {
-        "stages": {
-            name: _entry(each, outside_inputs(each, params), keys=keys.get(name, ()))
-            for name, each in pipeline.items()
-        }
-    }
+    content: dict[str, Any] = {"stages": {}}
+    for name, each in pipeline.items():
+        read = [*with_root(each.params), *keys.get(name, ())]
+        # DVC refuses a key that params.yaml leaves out; its default never changes.
+        read = [key for key in read if not is_of_a_file or _is_given(params, key)]
+        content["stages"][name] = _entry(each, outside_inputs(each, params), keys=read)
     curves = [
         {column: {"x": "step", "y": {path: column}}}
         for path, columns in CURVES.items()
@@ -221,6 +224,13 @@ def check_order(pipeline: dict[str, Stage]) -> None:
             writers[path] = stage.name
 
 
+def _is_given(section: Any, key: str) -> bool:
+    """Whether params.yaml names a key; one with options may be its name alone."""
+    first, _, rest = key.partition(".")
+    given = first in section.model_fields_set
+    return given and (not rest or _is_given(getattr(section, first), rest))
+
+
 def _entry(stage: Stage, outside: Iterable[Path], *, keys: Iterable[str]) -> dict[str, Any]:
     """One stage as DVC reads it.
 
@@ -237,7 +247,7 @@ def _entry(stage: Stage, outside: Iterable[Path], *, keys: Iterable[str]) -> dic
         "desc": stage.description,
         # Not ``python``: what that means depends on the caller's shell. See the script.
         "cmd": command,
-        "params": [*with_root(stage.params), *keys],
+        "params": [*keys],
         "deps": [*code, *(path.as_posix() for path in (*stage.deps, *outside))],
         "outs": [path.as_posix() for path in stage.outs],
         "metrics": [path.as_posix() for path in stage.metrics],

@@ -106,7 +106,7 @@ class Stage:
 
 def sections_for(params_class: type[Sections], params: Params) -> Sections:
     """The sections of ``params`` that a stage's parameter class names."""
-    return params_class(**{name: getattr(params, name) for name in _names(params_class)})
+    return params_class(**{name: getattr(params, name) for name in get_type_hints(params_class)})
 
 
 def plain_sections(params: Any) -> dict[str, Any]:
@@ -250,10 +250,6 @@ def _path_of(each: "Field[Any]", where: str) -> Path:
         )
         raise ConfigurationError(msg)
     return path
-
-
-def _names(params_class: type[Any]) -> tuple[str, ...]:
-    return tuple(get_type_hints(params_class))
 
 
 def _tracked(params_class: type[Any]) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ def richness_of(
         return None
     blocks = np.array_split(np.arange(len(candidate)), num_blocks)
     counts = [
-        [_counts([labels[place] for place in block]) for block in blocks]
+        [[*Counter(one for at in block for one in labels[at]).values()] for block in blocks]
         for labels in (candidate, champion)
     ]
     num_hits = min(MAX_HITS, *(sum(block) for own in counts for block in own))
@@ -54,7 +54,3 @@ def richness_of(
         return None
     own, other = ([expected_kinds(block, num_hits) for block in each] for each in counts)
     return Richness(own, other, num_hits)
-
-
-def _counts(labels: Sequence[Sequence[int]]) -> list[int]:
-    return list(Counter(label for each in labels for label in each).values())

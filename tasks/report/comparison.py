@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import pandas as pd
-
 from astra_core.errors import DataError
 from astra_core.metrics.statistics import Interval
 from tasks.promotion.gate import Comparison, compare
@@ -153,7 +151,7 @@ def _obstacle(first: Material, second: Material, settings: tuple[Row, ...]) -> s
 
 def _differences(first: Material, second: Material) -> Iterator[RateDifference]:
     told = first.params.get("evaluation", {})
-    tables = [_attacker(own.table) for own in (second, first)]
+    tables = [own.table.loc[own.table["role"] == "attacker"] for own in (second, first)]
     for column, label in PAIRED.items():
         if all(column in table.columns for table in tables):
             found = compare(
@@ -163,10 +161,6 @@ def _differences(first: Material, second: Material) -> Iterator[RateDifference]:
                 column=column,
             )
             yield RateDifference(label, found)
-
-
-def _attacker(table: pd.DataFrame) -> pd.DataFrame:
-    return table.loc[table["role"] == "attacker"]
 
 
 def _rows(first: Material, second: Material) -> Iterator[Row]:

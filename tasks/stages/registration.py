@@ -14,13 +14,13 @@ from astra_core.config import (
     MachineConfiguration,
     RolloutsConfiguration,
     SystemConfiguration,
-    TrainingConfiguration,
 )
 from tasks.figures.turns import TurnRecord, turn_rates
 from tasks.params.models import ModelsConfiguration
 from tasks.params.prompts import PromptsConfiguration
 from tasks.params.schema import (
     RegistrationConfiguration,
+    RunTraining,
     TrackingConfiguration,
     ValidationConfiguration,
 )
@@ -52,7 +52,7 @@ class RegistrationParams:
     system: SystemConfiguration
     rollouts: RolloutsConfiguration
     reward: Choice
-    training: TrainingConfiguration
+    training: RunTraining
     evaluation: EvaluationConfiguration
     registration: RegistrationConfiguration
     # What the pages also show; a change of it must not register again.

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from astra_core.config import EvaluationConfiguration, TrainingConfiguration
+from astra_core.config import EvaluationConfiguration
 from astra_core.errors import GateError
 from astra_core.files import draft_folder_of, write_text
 from astra_core.metrics.reply_signal import missing_signal
 from astra_core.target import checked_figures
 from tasks.findings.archive import training_kept
 from tasks.machine.console import progress
-from tasks.params.schema import RegistrationConfiguration, TrackingConfiguration
+from tasks.params.schema import RegistrationConfiguration, RunTraining, TrackingConfiguration
 from tasks.pipeline.continuing import take_over_last
 from tasks.pipeline.precision import FILE as PRECISION_FILE
 from tasks.pipeline.setup import RolloutsParams
@@ -55,7 +55,7 @@ _LEARN_BY_ROLLOUTS = ("trainer", "remote", "vllm")
 class TrainingParams(RolloutsParams):
     """The sections that decide the training, and where it is recorded."""
 
-    training: TrainingConfiguration
+    training: RunTraining
     evaluation: EvaluationConfiguration
     # Where a run is recorded, and under what name: a change of it must not train again.
     registration: Untracked[RegistrationConfiguration]

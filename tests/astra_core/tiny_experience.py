@@ -46,7 +46,8 @@ def experience():
     of three siblings.
     """
     system = three_models()
-    reward = AdversarialReward(AdversarialReward.Options(novelty_weight=1.0))
+    options = AdversarialReward.Options(novelty_weight=1.0, nll_weight=0.1, nll_floor=3.0)
+    reward = AdversarialReward(options)
     prompts = tiny_prompts(2)
     shape = TreeSampler.Options(tree_width=2, tree_depth=3, num_responses=1)
     sampler = TreeSampler(shape, system=system, prompts=prompts, reward=reward, seed=11)

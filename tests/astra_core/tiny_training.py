@@ -55,12 +55,17 @@ def configured(**changes):
     return TrainingConfiguration.read({**SHORT, **changes}, where="training")
 
 
+def mild_reward():
+    """Of siblings that differ, whatever their likelihood under models of random weights."""
+    return AdversarialReward(AdversarialReward.Options(nll_weight=0.1, nll_floor=3.0))
+
+
 def sampler_of(system, *, seed=1, kind=TreeSampler, reward=None):
     return kind(
         TreeSampler.Options(tree_width=3, tree_depth=2, num_responses=1),
         system=system,
         prompts=tiny_prompts(5),
-        reward=reward or AdversarialReward(AdversarialReward.Options()),
+        reward=reward or mild_reward(),
         seed=seed,
     )
 
@@ -86,12 +91,7 @@ def trainer_of(
     for part in (system.attacker, system.target.language_model, system.reference):
         part.model.to(device).tie_weights()
     choice = config.algorithm.model_copy(update={"options": options})
-    evaluator = Evaluator(
-        EXAMINATION,
-        prompts=tiny_prompts(4),
-        reward=AdversarialReward(AdversarialReward.Options()),
-        seed=9,
-    )
+    evaluator = Evaluator(EXAMINATION, prompts=tiny_prompts(4), reward=mild_reward(), seed=9)
     return trainer(
         config,
         sampler_of(system, kind=sampler, reward=reward),

@@ -16,9 +16,16 @@ from astra_core.config import (
 from astra_core.files import write_json
 from astra_core.models.pretrained import weights_digest
 from astra_parts.testing import tiny_language_model, tiny_prompts
-from tasks.params.schema import Params
+from tasks.params.schema import Params, RunTraining
 
 SHORT = GenerationConfiguration(max_new_tokens=6)
+_TRAINING = TrainingConfiguration(
+    training_steps=3,
+    require_signal=False,  # so few replies differ by chance
+    num_episodes_per_experience=4,
+    eval_every=2,
+    algorithm=Choice(name="dpo", options={"margin": 0.01}),
+)
 PARAMS = Params(
     system=SystemConfiguration(
         max_context_tokens=48,
@@ -29,13 +36,7 @@ PARAMS = Params(
     rollouts=RolloutsConfiguration(
         sampler=Choice(name="tree", options={"tree_width": 3, "num_responses": 2}), num_prompts=8
     ),
-    training=TrainingConfiguration(
-        training_steps=3,
-        require_signal=False,  # so few replies differ by chance
-        num_episodes_per_experience=4,
-        eval_every=2,
-        algorithm=Choice(name="dpo", options={"margin": 0.01}),
-    ),
+    training=RunTraining(**_TRAINING.model_dump()),
     evaluation=EvaluationConfiguration(
         num_prompts=6, num_training_prompts=4, num_resamples=100, num_examples=3, bandit_calls=0
     ),

@@ -117,7 +117,7 @@ class TransformersSchedule(SchedulePlugin):
             "polynomial",
             "inverse_sqrt",
             "warmup_stable_decay",
-        ] = "constant"
+        ] = "cosine"
         arguments: dict[str, float | int | str] = Field(default_factory=dict)
 
     def schedule(

@@ -10,11 +10,11 @@ from astra_core.errors.exception_text import (
     excerpt,
     is_ours,
     masked_trace,
-    nearest,
     place_in_plugin,
     shortened,
     shown,
     shown_text,
+    suggestion,
 )
 from astra_core.files import flush_to_disk, read_json
 from astra_core.registry import resolve
@@ -173,7 +173,15 @@ def test_of_a_long_line_the_beginning_and_the_end_stay():
 
 
 @each_row(
-    ("name", "meant"), [("AdamW", "adamw"), ("DPO", "dpo"), ("bias", "Bias"), ("nothing", "")]
+    ("name", "hint"),
+    [
+        ("AdamW", "; did you mean 'adamw'?"),
+        ("DPO", "; did you mean 'dpo'?"),
+        ("bias", "; did you mean 'Bias'?"),
+        ("nothing", "; see there"),
+    ],
 )
-def test_the_nearest_name_is_found_whatever_its_capitals(name, meant):
-    assert meant == nearest(name, ["adam", "adamw", "dpo", "Bias"])
+def test_the_nearest_name_is_suggested_whatever_its_capitals(name, hint):
+    known = ["adam", "adamw", "dpo", "Bias"]
+    assert hint == suggestion(name, known, otherwise="see there")
+    assert "" == suggestion("nothing", known)

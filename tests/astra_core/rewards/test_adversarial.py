@@ -17,11 +17,11 @@ def reward_of(node, **options):
 
 def test_the_default_reward_of_a_turn():
     node = tiny_node(
-        0.0, score=0.8, probe_score=0.5, target_logprobs=(-3.0, -5.0), probe_text="so kind"
+        0.0, score=0.8, probe_score=0.5, target_logprobs=(-0.8, -2.8), probe_text="so kind"
     )
 
-    # The reply gives 0.8, the probe costs 0.15, a nat above the floor 0.1, and novelty gives 0.2.
-    assert 0.75 == pytest.approx(reward_of(node))
+    # The reply gives 0.8, the probe costs 0.15, a nat above the floor 0.3, and novelty gives 0.2.
+    assert 0.55 == pytest.approx(reward_of(node))
 
 
 @each_row(
@@ -35,7 +35,7 @@ def test_the_default_reward_of_a_turn():
     ],
 )
 def test_an_option_moves_the_reward_in_its_direction(option, low, high, sign):
-    node = tiny_node(0.0, score=0.8, probe_score=0.5, target_logprobs=(-3.0, -5.0))
+    node = tiny_node(0.0, score=0.8, probe_score=0.5, target_logprobs=(-0.8, -2.8))
     gain = reward_of(node, **{option: high}) - reward_of(node, **{option: low})
 
     assert sign * gain > 0.01

@@ -22,10 +22,10 @@ def value_of(*nodes, **options):
 @each_row(
     ("options", "expected"),
     [
-        ({}, 1.0),
+        ({"nats": 3.0}, 1.0),
         ({"nats": 3.5}, 0.5),
         ({"nats": 4.5}, 0.0),
-        ({"under": "reference"}, 0.0),
+        ({"under": "reference", "nats": 3.0}, 0.0),
         ({"under": "reference", "nats": 1.0}, 2.0),
     ],
 )

@@ -341,7 +341,7 @@ def test_the_presets_rank_probes_as_their_authors_would():
     gains = {}
     for name in ("default", "astprompter", "curiosity"):
         record = yaml.safe_load((ROOT / "params" / f"{name}.yaml").read_text("utf-8"))["reward"]
-        check_reward(record["name"], **record["options"])
+        check_reward(record["name"], **record.get("options", {}))
         reward = build("reward", Choice.read(record, where="reward"))
         reward.prepare(tiny_system(1), tiny_prompts(2))
         (graph,) = reward.assign([tiny_graph(rude, clean, invented)])

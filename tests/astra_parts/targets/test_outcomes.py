@@ -1,25 +1,40 @@
 import pytest
 
-from astra_core.rollout import Failure
+from astra_core.config import GenerationConfiguration
+from astra_core.conversation import Conversation
+from astra_core.rollout import Failure, Prompt
 from astra_core.target import Answer, Reply
 from astra_parts.targets.calls import CallError, CallOptions, Calls, Question
 from astra_parts.targets.kept import Kept
-from astra_parts.targets.outcomes import asked_for_each
+from astra_parts.targets.outcomes import CalledTarget
+
+
+class Spoken(CalledTarget):
+    def __init__(self, calls):
+        self.calls = calls
+
+    def digest(self):
+        return "one"
+
+    def asker(self, generation):
+        del generation
+        return lambda conversation, key: Question(f"{conversation.prompt.text} {key.decode()}", {})
 
 
 def test_a_turn_has_all_of_its_replies_or_none(tmp_path):
     def ask(question):
-        if question.key == "bad":
+        if question.key.endswith("bad"):
             raise CallError(kind="server", words="no", is_final=True)
         return Kept(question.key, "hm", "length", tokens_in=2, tokens_out=3)
 
     options = CallOptions(replies=tmp_path, prices={"input": 1.0, "output": 1.0})
-    calls = Calls("target 'mine'", options, ask, file="mine")
-    asked = [[Question(key, {}) for key in own] for own in (("a", "b"), ("c", "bad"), ())]
+    target = Spoken(Calls("target 'mine'", options, ask, file="mine"))
+    said = [Conversation(Prompt(text, text)) for text in ("x", "y", "z")]
+    keys = [(b"a", b"b"), (b"c", b"bad"), ()]
 
-    first, second, third = asked_for_each(calls, asked)
+    first, second, third = target.respond(said, keys, GenerationConfiguration())
 
-    assert (Reply("a", finish_reason="length", thinking="hm"), "b") == (
+    assert (Reply("x a", finish_reason="length", thinking="hm"), "x b") == (
         first.replies[0],
         first.replies[1].text,
     )

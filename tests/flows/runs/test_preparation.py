@@ -58,9 +58,9 @@ def test_parameters_that_were_found_usable_are_known_until_they_change(
     checked = usable_params()
 
     assert checked == params_checked_before()
-    set_value("epochs_per_experience: 3", "epochs_per_experience: 2")
+    set_value("training_steps: 6", "training_steps: 5")
     assert params_checked_before() is None
-    set_value("epochs_per_experience: 2", "epochs_per_experience: 3")
+    set_value("training_steps: 5", "training_steps: 6")
     assert checked == params_checked_before()
     Path(".astra/checked.json").write_text("{", "utf-8")
     assert params_checked_before() is None

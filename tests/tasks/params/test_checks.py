@@ -284,7 +284,7 @@ def test_a_target_that_gives_no_log_probabilities_is_refused_before_anything_run
 def test_there_is_one_target():
     record = read_record(PARAMS)
     record["system"]["target"] = "scripted"
-    record["reward"]["options"]["nll_weight"] = 0.0
+    record["reward"]["options"] = {"nll_weight": 0.0}
     check_params(Params.read(record, where=""))
     record["models"]["target"] = {"source": "hub", "repository": "a/b", "revision": "0" * 40}
 
@@ -296,7 +296,7 @@ def test_there_is_one_target():
 def test_a_teacher_without_weights_or_one_of_several_cannot_be_distilled(target):
     record = read_record(PARAMS)
     record["system"]["target"] = target
-    record["reward"]["options"]["nll_weight"] = 0.0
+    record["reward"]["options"] = {"nll_weight": 0.0}
     record["training"]["algorithm"] = {"name": "distillation", "options": {"teacher": "target"}}
 
     with pytest.raises(ConfigurationError, match="must share the attacker's tokenizer"):

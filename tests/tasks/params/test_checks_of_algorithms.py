@@ -65,7 +65,7 @@ def test_a_sampler_without_reference_is_refused_where_one_is_needed(algorithm, o
 @each_row(
     ("algorithm", "options"),
     [
-        ("grpo", {}),
+        ("grpo", {"kl": "none"}),
         ("reinforce", {}),
         ("rloo", {"kl": "none"}),
         ("ppo", {"kl": "none"}),
@@ -95,7 +95,8 @@ def test_a_sampler_without_siblings_is_refused_where_they_are_compared(algorithm
 
 
 def test_runs_that_are_compared_must_be_made():
-    runs = {"algorithm": {"name": "grpo", "options": {"compare": "runs"}}}
+    grpo = {"name": "grpo", "defaults": "published", "options": {"compare": "runs"}}
+    runs = {"algorithm": grpo}
     with pytest.raises(
         ConfigurationError, match=r"rollouts\.runs_per_prompt must be at least 2 for GRPO"
     ) as refusal:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from astra_core.config import CheckpointConfiguration, Choice, TrainingConfiguration
+from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from tasks.params.inputs import check_inputs
 from tasks.params.models import ModelsConfiguration, ModelSource
 from tasks.params.prompts import PromptsConfiguration
-from tasks.params.schema import Params
+from tasks.params.schema import Params, RunTraining
 from tasks.pipeline.order import stages
 
 
@@ -26,8 +26,7 @@ def _model(role):
 
 
 def _resume(path):
-    checkpoint = CheckpointConfiguration(resume=str(path))
-    return {"training": TrainingConfiguration(checkpoint=checkpoint)}
+    return {"training": RunTraining(checkpoint={"resume": str(path)})}
 
 
 KEYS = {
@@ -115,7 +114,7 @@ def test_code_of_a_plug_in_must_lie_outside_of_what_the_pipeline_makes(project):
         Path(folder).mkdir(parents=True, exist_ok=True)
         Path(folder, "mine.py").write_text("", encoding="utf-8")
         trainer = Choice(name=f"{folder}/mine.py:Mine")
-        return Params(training=TrainingConfiguration(trainer=trainer))
+        return Params(training=RunTraining(trainer=trainer))
 
     check_inputs(named("my"))
     with pytest.raises(

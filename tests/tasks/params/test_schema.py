@@ -54,3 +54,18 @@ def test_two_mistakes_are_two_lines():
         Params.read(record, where="")
 
     assert 2 == len(str(refusal.value).splitlines())
+
+
+def test_a_plug_in_whose_name_is_left_out_is_the_one_by_default():
+    record = {
+        "system": {"target": {"options": {"format": "template"}}},
+        "training": {"optimizer": {"options": {"weight_decay": 0.5}}, "schedule": "annealing"},
+    }
+    params = Params.read(record, where="")
+
+    assert ("causal_lm", {"format": "template"}) == (
+        params.system.target.name,
+        params.system.target.options,
+    )
+    assert {"name": "adamw", "options": {"weight_decay": 0.5}} == dict(params.training.optimizer)
+    assert "annealing" == params.training.schedule.name

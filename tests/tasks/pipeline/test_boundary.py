@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from each_row import each_row
 
-from astra_core.config import TrainingConfiguration
 from astra_core.errors import DataError, GateError, LostProcessError, PluginError
+from tasks.params.schema import RunTraining
 from tasks.pipeline.boundary import exits_refused, run_stage
 from tasks.pipeline.failures import StageFailure, read_failure, write_failure
 from tasks.pipeline.stage import Dep, Out, Stage, stage, stage_of
@@ -197,7 +197,7 @@ def test_the_whole_of_params_is_checked_before_a_stage_runs(capfd):
 
 @dataclass(frozen=True)
 class TrainingLike:
-    training: TrainingConfiguration
+    training: RunTraining
 
 
 def test_a_stage_under_dvc_asks_for_the_code_that_dvc_does_not_watch(capfd, monkeypatch):

@@ -305,27 +305,32 @@ def test_what_dvc_yaml_names_is_read_from_it(tmp_path, monkeypatch):
     assert not watched_by("c")
 
 
+def _asked(stage, **record):
+    """The keys of params.yaml that a stage asks DVC for."""
+    given = {"models": {}, "registration": {"model_name": "a"}, **record}
+    rendered = yaml.safe_load(render(params=Params.read(given, where="")))
+    return rendered["stages"][stage].get("params", [])
+
+
 def test_the_name_of_a_target_without_weights_counts_for_the_models():
-    elsewhere = {"system": {"target": {"name": "scripted"}}}
-    several = {"system": {"target": ["causal_lm", "scripted"]}}
-    plain, named, listed = (
-        yaml.safe_load(render(params=Params.read(record, where="")))["stages"]["models"]["params"]
-        for record in ({}, elsewhere, several)
+    plain = _asked("models", seed=1)
+    named, alone, listed = (
+        _asked("models", seed=1, system={"target": target})
+        for target in ({"name": "scripted", "options": {}}, "scripted", ["causal_lm", "scripted"])
     )
 
     assert [*plain, "system.target.name"] == named
-    assert [*plain, "system.target"] == listed
+    assert [*plain, "system.target"] == alone == listed
+
+
+def test_a_key_that_params_leave_out_is_not_asked_of_dvc():
+    assert ["models"] == _asked("models")
+    assert ["seed", "models"] == _asked("models", seed=0)
 
 
 @each_row("role", ["attacker", "target", "reference"])
 def test_where_a_model_is_a_version_the_name_of_its_registry_counts(role):
-    version = {"models": {role: {"source": "version", "version": 3}}}
-    plain, named = (
-        yaml.safe_load(render(params=Params.read(record, where="")))["stages"]
-        for record in ({}, version)
-    )
+    version = {role: {"source": "version", "version": 3}}
 
-    assert ["registration.model_name"] == [
-        key for key in named["models"]["params"] if key not in plain["models"]["params"]
-    ]
-    assert plain == named | {"models": plain["models"]}
+    assert ["models", "registration.model_name"] == _asked("models", models=version)
+    assert _asked("evaluation") == _asked("evaluation", models=version)

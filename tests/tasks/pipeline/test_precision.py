@@ -5,8 +5,8 @@ import pytest
 import torch
 from small_world import PARAMS, write_world
 
-from astra_core.config import MachineConfiguration, SystemConfiguration, TrainingConfiguration
-from tasks.params.schema import Params
+from astra_core.config import MachineConfiguration, SystemConfiguration
+from tasks.params.schema import Params, RunTraining
 from tasks.pipeline.boundary import run_stage
 from tasks.pipeline.precision import FILE, KEY, advise, remember, remembered
 from tasks.pipeline.stage import stage_of
@@ -25,7 +25,7 @@ def asking(system="fp32", training_precision="fp32", device="cpu"):
     return Params(
         machine=MachineConfiguration(device=device),
         system=SystemConfiguration(precision=system),
-        training=TrainingConfiguration(precision=training_precision),
+        training=RunTraining(precision=training_precision),
     )
 
 

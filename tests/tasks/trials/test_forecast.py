@@ -1,7 +1,7 @@
 from each_row import each_row
 
-from astra_core.config import EvaluationConfiguration, RolloutsConfiguration, TrainingConfiguration
-from tasks.params.schema import Params
+from astra_core.config import EvaluationConfiguration, RolloutsConfiguration
+from tasks.params.schema import Params, RunTraining
 from tasks.trials.forecast import Amount, TrialMeasurements, forecast, num_batches, num_evaluations
 
 ONE = Amount(calls=6.0, tokens_in=60.0, tokens_out=12.0, seconds=0.5)
@@ -11,11 +11,12 @@ OTHER = Amount(calls=4.0, tokens_in=40.0, tokens_out=8.0, seconds=0.25)
 def params(*, runs=1, **training):
     return Params(
         rollouts=RolloutsConfiguration(num_prompts=10, runs_per_prompt=runs),
-        training=TrainingConfiguration(
+        training=RunTraining(
             **{
                 "training_steps": 7,
                 "num_episodes_per_experience": 4,
                 "batch_size": 5,
+                "epochs_per_experience": 1,
                 "eval_every": 3,
                 **training,
             }
