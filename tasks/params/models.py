@@ -41,6 +41,9 @@ class ModelSource(Section):
             if (self.source == source) != bool(getattr(self, key)):
                 msg = f"{key} {rule} when source is '{source}', and only then, got '{self.source}'"
                 raise ValueError(msg)
+        if self.source != "hub" and self.revision:
+            msg = f"source must be 'hub' with revision, got '{self.source}'"
+            raise ValueError(msg)
         if self.source == "hub" and not re.fullmatch(r"[0-9a-f]{40}", self.revision or ""):
             msg = "revision must be a commit hash of 40 hexadecimal digits, a branch can move"
             raise ValueError(msg)

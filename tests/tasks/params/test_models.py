@@ -26,6 +26,7 @@ def test_what_is_neither_is_refused(given):
         ({"source": "folder"}, "path must name a folder"),
         ({"source": "version"}, "version must be a number or an alias"),
         ({"source": "hub", "repository": "lab/model"}, "a branch can move"),
+        ({"revision": "0" * 40}, "source must be 'hub' with revision, got 'builtin'"),
         ({"source": "hub", "repository": "lab/model", "revision": "main"}, "a branch can move"),
     ],
 )
