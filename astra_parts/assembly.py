@@ -23,6 +23,7 @@ from astra_core.engine.memory import keep_freed_memory
 from astra_core.evaluator import Evaluator
 from astra_core.extensions.calls import plugin_call
 from astra_core.models.pretrained import device_for
+from astra_core.models.tokenizers import tokenizer_digest
 from astra_core.registry import build, resolve
 from astra_core.rollout import Graph, Prompt
 from astra_core.sampler import Sampler
@@ -42,22 +43,26 @@ class ModelFolders:
 
     Attributes:
         target: Frozen; None where the target has no weights here.
-        reference: The untrained attacker's copy; equal weights load once.
+        reference: The untrained attacker's copy; equal weights load once. None for an attacker
+            with another tokenizer, such as a champion of another base model.
     """
 
     attacker: Path
     target: Path | None
-    reference: Path
+    reference: Path | None
 
     @classmethod
     def of(cls, paths: Mapping[str, Path], *, attacker: Path | None = None) -> Self:
         """The folders by role, with another attacker."""
-        return cls(attacker or paths["attacker"], paths.get("target"), paths["reference"])
+        own, origin = attacker or paths["attacker"], paths["reference"]
+        is_alike = attacker is None or tokenizer_digest(attacker) == tokenizer_digest(origin)
+        return cls(own, paths.get("target"), origin if is_alike else None)
 
     def resolved(self) -> Self:
         """The same with absolute paths, for a process with another working folder."""
         target = self.target.resolve() if self.target else None
-        return type(self)(self.attacker.resolve(), target, self.reference.resolve())
+        reference = self.reference.resolve() if self.reference else None
+        return type(self)(self.attacker.resolve(), target, reference)
 
 
 def load_system(

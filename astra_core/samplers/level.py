@@ -227,6 +227,8 @@ def reference_logprobs(
 ) -> list[tuple[float, ...]]:
     """Those of each probe, nats; most are known if reference and target are the same model."""
     player = system.player(len(asked[0].place.path) if asked else 0)
+    if player.reference is player.model:
+        return [()] * len(asked)
     is_target = system.seen_by(player).reference_is_target
     found = [
         _known_reference(own, outcome) if is_target else ()

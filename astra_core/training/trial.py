@@ -3,11 +3,10 @@
 import math
 import resource
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from astra_core.algorithm import restore, tensors_by_name
 from astra_core.errors import TrainingError
@@ -45,7 +44,10 @@ def try_batch(
     sampler = harness.sampler
     device = sampler.system.attacker.device
     owners = {"reward": sampler.reward, "algorithm": harness.algorithm, "sampler": sampler}
-    before = {kind: _copy(tensors_by_name(kind, owner)) for kind, owner in owners.items()}
+    before = {
+        kind: {name: own.clone() for name, own in tensors_by_name(kind, owner).items()}
+        for kind, owner in owners.items()
+    }
     ahead, harness.ahead = harness.ahead, None
     try:
         experience = harness.experience(0, graphs=graphs)
@@ -85,10 +87,6 @@ def try_batch(
         experience=experience,
         gradient_s=seconds,
     )
-
-
-def _copy(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.clone() for name, tensor in state.items()}
 
 
 def _peak_bytes(device: torch.device) -> int:

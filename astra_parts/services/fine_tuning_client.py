@@ -148,11 +148,12 @@ class FineTuning:
 
     def _told(self, method: str, path: str, *, tries: int = 1, **parts: Any) -> dict[str, Any]:
         """The answer as a record."""
+        size = sum(len(content) for _, content, _ in parts.get("files", {}).values())
         for number in range(tries):
             if number:
                 time.sleep(self._pause_s * 2 ** (number - 1))
             try:
-                fetched = self._fetched(method, path, size=_size(parts), **parts)
+                fetched = self._fetched(method, path, size=size, **parts)
             except (TimeoutError, httpx.HTTPError) as error:
                 words = _words(error)
                 continue
@@ -175,11 +176,6 @@ class FineTuning:
         return self._client.fetch(
             method, f"{self._url}/{path}", limit_s=limit_s, most=most, **parts
         )
-
-
-def _size(parts: Mapping[str, Any]) -> int:
-    """Bytes of the files that are sent."""
-    return sum(len(content) for _, content, _ in parts.get("files", {}).values())
 
 
 def _words(error: Exception) -> str:

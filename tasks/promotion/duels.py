@@ -133,7 +133,8 @@ def open_duel(client: "MlflowClient", candidate: "ModelVersion", opponent: str) 
     if tags.get(OPPONENT_TAG) == opponent and DUEL_TAG in tags:
         outcome = json.loads(tags.get(OUTCOME_TAG) or "null")
         return Duel(int(tags[DUEL_TAG]), opponent, Comparison.read(outcome) if outcome else None)
-    number = 1 + _last_duel(client, name)
+    # It is written before a version's own, so no version has a higher one.
+    number = 1 + int(client.get_registered_model(name).tags.get(NUM_DUELS_TAG) or 0)
     # The model's tag is written first: a number may be lost, but none is used twice.
     client.set_registered_model_tag(name, NUM_DUELS_TAG, str(number))
     for key, value in ((OUTCOME_TAG, ""), (DUEL_TAG, str(number)), (OPPONENT_TAG, opponent)):
@@ -216,8 +217,3 @@ def _held_back(params: Params, seed: int) -> list[Prompt]:
         raise ConfigurationError(msg)
     order = generator(derive_key(seed, "held back")).permutation(len(rest))
     return [rest[place] for place in np.asarray(order)[: params.promotion.num_prompts]]
-
-
-def _last_duel(client: "MlflowClient", name: str) -> int:
-    # It is written before a version's own, so no version has a higher one.
-    return int(client.get_registered_model(name).tags.get(NUM_DUELS_TAG) or 0)

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from tiny_folders import tiny_folders, torch_as_before
@@ -22,7 +24,7 @@ from astra_parts.assembly import (
     build_trainer,
     load_system,
 )
-from astra_parts.testing import tiny_prompts
+from astra_parts.testing import tiny_language_model, tiny_prompts
 
 SHORT = GenerationConfiguration(max_new_tokens=6)
 PHRASES = Choice(name="phrases", options={"phrases": ["bad"]})
@@ -122,12 +124,23 @@ def test_folders_are_those_of_the_roles_but_for_another_attacker(folders, tmp_pa
     paths = {"attacker": folders.attacker, "target": folders.target, "reference": folders.reference}
 
     assert folders == ModelFolders.of(paths)
-    other = ModelFolders.of(paths, attacker=tmp_path)
-    assert (tmp_path, folders.target, folders.reference) == (
-        other.attacker,
-        other.target,
-        other.reference,
-    )
+    other = ModelFolders.of(paths, attacker=folders.target)
+    assert ModelFolders(folders.target, folders.target, folders.reference) == other
+
+
+def test_an_attacker_of_another_tokenizer_is_evaluated_without_a_reference(folders, tmp_path):
+    """A champion of another base model, which a candidate of the present one meets in a duel."""
+    tiny_language_model(seed=5, vocabulary=None).save(tmp_path / "other")
+    paths = {"attacker": folders.attacker, "target": folders.target, "reference": folders.reference}
+    other = ModelFolders.of(paths, attacker=tmp_path / "other")
+    assert ModelFolders(tmp_path / "other", folders.target, None) == other.resolved()
+    evaluation = EvaluationConfiguration(num_prompts=2, num_resamples=20)
+    system = load_system(SYSTEM, other)
+    evaluator = build_evaluator(evaluation, REWARD, prompts=tiny_prompts(2), seed=0)
+    figures = evaluator.evaluate(system).figures
+
+    assert math.isnan(figures["kl_nats"])
+    assert math.isfinite(figures["probe_perplexity"])
 
 
 @pytest.mark.real
