@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from astra_core.config import (
 from astra_core.crew import Crew
 from astra_core.engine.machine import Machine
 from astra_core.engine.memory import keep_freed_memory
+from astra_core.errors import ConfigurationError
 from astra_core.evaluator import Evaluator
 from astra_core.extensions.calls import plugin_call
 from astra_core.models.pretrained import device_for
@@ -55,7 +57,9 @@ class ModelFolders:
     def of(cls, paths: Mapping[str, Path], *, attacker: Path | None = None) -> Self:
         """The folders by role, with another attacker."""
         own, origin = attacker or paths["attacker"], paths["reference"]
-        is_alike = attacker is None or tokenizer_digest(attacker) == tokenizer_digest(origin)
+        is_alike = attacker is None
+        with suppress(ConfigurationError):  # what cannot be read is told where it is loaded
+            is_alike = is_alike or tokenizer_digest(own) == tokenizer_digest(origin)
         return cls(own, paths.get("target"), origin if is_alike else None)
 
     def resolved(self) -> Self:

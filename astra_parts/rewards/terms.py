@@ -122,10 +122,6 @@ class TermChoice(Section):
         return Choice(name=self.name or label, options=self.options)
 
 
-def _default_terms() -> dict[str, TermChoice]:
-    return {label: TermChoice() for label in ("reply", "probe_score", "likelihood", "novelty")}
-
-
 @dataclass(slots=True)
 class _Part:
     """A term that was built."""
@@ -144,7 +140,9 @@ class TermsReward(Reward):
         """Which terms, and whether one of them is held at a level."""
 
         terms: dict[Label, TermChoice] = Field(
-            default_factory=_default_terms, min_length=1, description="By their labels in the log."
+            dict.fromkeys(("reply", "probe_score", "likelihood", "novelty"), TermChoice()),
+            min_length=1,
+            description="By their labels in the log.",
         )
         constraint: ConstraintOptions | None = Field(
             None, description="Holds one term at a level while the others are maximised."

@@ -145,7 +145,9 @@ def _make_pairs(number: int, place: HardeningPlace) -> list[Pair]:
     params, system = place.params, place.system(number - 1)
     own, most = params.hardening, params.hardening.num_findings
     if number == 1 and place.file(FINDINGS).is_file():
-        found = _chosen(read_json(place.file(FINDINGS)))
+        # Those that name the folder, whatever was found or labelled meanwhile.
+        ids = read_json(place.file(FINDINGS))
+        found = read_archive(choose=lambda rows: [each for each in rows if each.finding_id in ids])
     else:
         found = _learnable(system.target_digest, most, is_first=number == 1)
     new = _with_a_difference(_pairs_of(found, system, params), system)
@@ -190,11 +192,6 @@ def _learnable(target: str, most: int, *, is_first: bool) -> list[ArchivedFindin
         for each in found
         if (label := newest_label(each, labels)) is None or label.label != "false_positive"
     ][:most]
-
-
-def _chosen(ids: Sequence[str]) -> list[ArchivedFinding]:
-    """Those that name the folder, whatever was found or labelled meanwhile."""
-    return read_archive(choose=lambda rows: [each for each in rows if each.finding_id in ids])
 
 
 def _pairs_of(found: Sequence[ArchivedFinding], system: "System", params: Params) -> list[Pair]:

@@ -55,7 +55,7 @@ JUDGE_CHECK = (
     (("none.csv", "--judge", "profanity", "--column", "lable=x"), "must read NAME=COLUMN"),
 )
 TASKS = (
-    (("trainig",), "Did you mean 'training'?"),
+    (("trainig",), "did you mean 'training'?"),
     (("nonsense",), "unknown stage 'nonsense'; stages are"),
     (("",), "python -m tasks"),
     (("x" * 5000,), "unknown stage"),

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from small_world import PARAMS, write_world
 
-from astra_core.config import Choice
+from astra_core.config import AlgorithmChoice, Choice
 from astra_core.metrics.statistics import Interval
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
@@ -80,8 +80,8 @@ def project(tmp_path_factory):
     """A folder in which every stage up to the evaluation ran, and the rows of the file."""
     folder = tmp_path_factory.mktemp("project")
     tree = {"name": f"{__name__}:Curriculum", "options": {"tree_width": 1, "num_responses": 1}}
-    runs = {"name": "grpo", "options": {"compare": "runs"}}
-    updates = {"algorithm": Choice(**runs), "training_steps": 2}
+    runs = {"name": "grpo", "defaults": "published", "options": {"compare": "runs"}}
+    updates = {"algorithm": AlgorithmChoice(**runs), "training_steps": 2}
     params = PARAMS.model_copy(
         update={
             "prompts": PromptsConfiguration(

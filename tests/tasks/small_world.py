@@ -36,6 +36,8 @@ PARAMS = Params(
     rollouts=RolloutsConfiguration(
         sampler=Choice(name="tree", options={"tree_width": 3, "num_responses": 2}), num_prompts=8
     ),
+    # Siblings are to differ by more than their likelihood under models of random weights.
+    reward=Choice(name="adversarial", options={"nll_weight": 0.1, "nll_floor": 3.0}),
     training=RunTraining(**_TRAINING.model_dump()),
     evaluation=EvaluationConfiguration(
         num_prompts=6, num_training_prompts=4, num_resamples=100, num_examples=3, bandit_calls=0

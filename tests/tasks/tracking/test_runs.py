@@ -83,7 +83,7 @@ def test_open_run_records_params_flat_and_where_the_run_came_from(project, monke
     run = connect().get_run(log.run_id)
 
     assert "dpo" == run.data.params["training.algorithm.name"]
-    assert "0.003" == run.data.params["training.lr"]
+    assert "0.0003" == run.data.params["training.lr"]
     assert "null" == run.data.params["system.separator"]
     assert "training" == run.data.tags["dvc.stage"]
     assert "windy-owl" == run.data.tags["dvc.exp_name"]

@@ -37,7 +37,7 @@ def test_a_training_that_was_restored_gets_a_run_nested_in_the_sweeps(project):
     assert "FINISHED" == run.info.status
     assert "final/attack_success_rate" in run.data.metrics
     assert "train/loss" in run.data.metrics
-    assert "0.003" == run.data.params["training.lr"]
+    assert "0.0003" == run.data.params["training.lr"]
     assert run.info.run_id == _adopt(parent)
 
 
