@@ -20,6 +20,7 @@ from astra_core.config import (
 from astra_core.conversation import Conversation
 from astra_core.errors import ConfigurationError
 from astra_core.files import read_json, write_json
+from astra_core.metrics.attack import mean_kl_nats
 from astra_core.models.attacker_format import attacker_format, uses_template
 from astra_core.models.chat_format import ChatFormat
 from astra_core.models.folders import AGENTS, FORMAT
@@ -92,7 +93,10 @@ def load_agents(
         if not own.shares_all:
             model = load(own_folder(attacker[0], name), is_frozen=not is_trained)
             folder = own_folder(reference[0], name)
-            origin = origin if folder == reference[0] else load(folder)
+            if origin is attacker[1]:
+                origin = model
+            elif folder != reference[0]:
+                origin = load(folder)
         _check_vocabulary(name, (attacker[1], model, origin))
         if uses_template(model, config.attacker):
             told = config.attacker.told(own.instruction)
@@ -176,7 +180,7 @@ def turn_figures(
         figures |= {
             f"{agent.name}/reward": sum(node.reward for node in own) / count,
             f"{agent.name}/score": sum(node.score for node in own) / count,
-            f"{agent.name}/kl_nats": sum(node.kl_nats for node in own) / count,
+            f"{agent.name}/kl_nats": mean_kl_nats(own) if own else 0.0,
             f"{agent.name}/num_nodes": float(len(own)),
         }
     return figures

@@ -62,8 +62,9 @@ class System:
         *,
         attacker: Path | str,
         target: Path | str | None,
-        reference: Path | str | None,
+        reference: Path | str,
         is_trained: bool = False,
+        may_differ: bool = False,
         device: torch.device | str = "cpu",
         machine: Machine | None = None,
     ) -> Self:
@@ -71,13 +72,13 @@ class System:
 
         Args:
             target: The folder of a target with weights; None for any other.
-            reference: None where there is none of the attacker's tokenizer: nothing is read by it.
+            may_differ: The attacker's tokenizer may; then it is its own reference: none is read.
             machine: What the machine can do; None for this one.
 
         Raises ConfigurationError if a folder cannot be loaded, or attacker and reference differ in
         tokenizer.
         """
-        attacker, reference = Path(attacker), None if reference is None else Path(reference)
+        attacker, reference = Path(attacker), Path(reference)
         target = None if target is None else Path(target)
         scorer: Scorer | Judge = with_cache(build("scorer", config.scorer), config.score_cache_size)
         load = partial(
@@ -85,12 +86,14 @@ class System:
         )
         own = load(attacker, is_frozen=not is_trained)
         surroundings = Surroundings(
-            config, target, device=device, machine=machine, beside=(reference or attacker, attacker)
+            config, target, device=device, machine=machine, beside=(reference, attacker)
         )
         victim: Target = build("target", config.target, surroundings=surroundings)
         # A list that the attacker continues ends with a line, which no reply of a target does.
         shared = None if config.attacker.template else _as_reference(victim, reference)
-        copy = own if reference is None else shared or load(reference)
+        copy = shared or load(reference)
+        if may_differ and copy.vocabulary != own.vocabulary:
+            copy = own
         for speaker in victim.language_models:
             for model in (own.model, copy.model):
                 share_frozen(model, speaker.model)
@@ -98,7 +101,7 @@ class System:
             own, victim, copy, scorer=scorer, config=config, target_digest=checked_digest(victim)
         )
         agents = load_agents(
-            config, (attacker, own), (reference or attacker, copy), load=load, is_trained=is_trained
+            config, (attacker, own), (reference, copy), load=load, is_trained=is_trained
         )
         return replace(system, agents=agents)
 
@@ -249,11 +252,9 @@ class System:
         return max(1, min(self.config.max_context_tokens, model.max_positions - new_tokens))
 
 
-def _as_reference(target: Target, folder: Path | None) -> LanguageModel | None:
+def _as_reference(target: Target, folder: Path) -> LanguageModel | None:
     """The target's own model if it holds the weights of the reference, which then load once."""
-    if folder is None or not isinstance(target, CausalLM) or not target.holds(folder):
-        return None
-    return target.language_model
+    return target.language_model if isinstance(target, CausalLM) and target.holds(folder) else None
 
 
 def _check_room(name: str, generation: GenerationConfiguration, model: LanguageModel) -> None:

@@ -2,7 +2,6 @@
 
 import gc
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,11 +20,9 @@ from astra_core.config import (
 from astra_core.crew import Crew
 from astra_core.engine.machine import Machine
 from astra_core.engine.memory import keep_freed_memory
-from astra_core.errors import ConfigurationError
 from astra_core.evaluator import Evaluator
 from astra_core.extensions.calls import plugin_call
 from astra_core.models.pretrained import device_for
-from astra_core.models.tokenizers import tokenizer_digest
 from astra_core.registry import build, resolve
 from astra_core.rollout import Graph, Prompt
 from astra_core.sampler import Sampler
@@ -45,28 +42,31 @@ class ModelFolders:
 
     Attributes:
         target: Frozen; None where the target has no weights here.
-        reference: The untrained attacker's copy; equal weights load once. None for an attacker
-            with another tokenizer, such as a champion of another base model.
+        reference: The untrained attacker's copy; equal weights load once.
+        may_differ: The attacker may have another tokenizer than it, such as a champion of another
+            base model; it is then compared with none.
     """
 
     attacker: Path
     target: Path | None
-    reference: Path | None
+    reference: Path
+    may_differ: bool = False
 
     @classmethod
     def of(cls, paths: Mapping[str, Path], *, attacker: Path | None = None) -> Self:
         """The folders by role, with another attacker."""
-        own, origin = attacker or paths["attacker"], paths["reference"]
-        is_alike = attacker is None
-        with suppress(ConfigurationError):  # what cannot be read is told where it is loaded
-            is_alike = is_alike or tokenizer_digest(own) == tokenizer_digest(origin)
-        return cls(own, paths.get("target"), origin if is_alike else None)
+        own = attacker or paths["attacker"]
+        return cls(own, paths.get("target"), paths["reference"], may_differ=attacker is not None)
 
     def resolved(self) -> Self:
         """The same with absolute paths, for a process with another working folder."""
         target = self.target.resolve() if self.target else None
-        reference = self.reference.resolve() if self.reference else None
-        return type(self)(self.attacker.resolve(), target, reference)
+        return replace(
+            self,
+            attacker=self.attacker.resolve(),
+            target=target,
+            reference=self.reference.resolve(),
+        )
 
 
 def load_system(
@@ -110,6 +110,7 @@ def load_system(
         target=folders.target,
         reference=folders.reference,
         is_trained=is_trained,
+        may_differ=folders.may_differ,
         device=device,
         machine=Machine.here(
             device.type, keeps_freed_memory=keeps_freed_memory, num_threads=machine.num_threads

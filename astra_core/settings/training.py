@@ -136,10 +136,7 @@ class TrainingConfiguration(Section):
     )
     lr: Positive = Field(3e-3, description="Peak learning rate.")
     optimizer: Choice = Field(Choice(name="adamw"), description="Updates the weights.")
-    schedule: Choice = Field(
-        Choice(name="transformers", options={"kind": "constant"}),
-        description="Of the learning rate.",
-    )
+    schedule: Choice = Field(Choice(name="transformers"), description="Of the learning rate.")
     warmup_steps: int = Field(0, ge=0, description="Training steps of linear warm-up.")
     max_grad_norm: Positive | None = Field(1.0, description="null does not clip.")
     precision: Literal["device", "auto", "fp32", "bf16"] = Field(

@@ -35,11 +35,13 @@ def restore(
     # A run between two stages holds no output, but reads params.yaml again.
     with in_turn(waits=False):
         before = put_back(kept)
-        for line in (*_proofs(found), *_changed_inputs()):
+        for line in _proofs(found):
             say(line)
-    if before is not None:
-        files = " ".join(str(before / file) for file in _FILES if (before / file).is_file())
-        say(f"{'undo':<13}cp {files} . && dvc checkout")
+        if before is not None:
+            files = " ".join(str(before / file) for file in _FILES if (before / file).is_file())
+            say(f"{'undo':<13}cp {files} . && dvc checkout")
+        for line in _changed_inputs():
+            say(line)
 
 
 def _kept(client: "MlflowClient", found: "Lineage", name: str) -> dict[Path, str]:

@@ -130,6 +130,9 @@ class Examiner:
                     found, loaded, evaluator, first=first, vocabulary=words, seed=seed
                 )
         figures = {**found.figures, **figures}
+        needs = self.reward.needs_with(self.reward.options)
+        if "reference" in needs and loaded.reference is loaded.attacker:
+            figures["reward_mean"] = math.nan
         found = replace(found, figures=figures, strategies=strategies.labels)
         return (self.believer.applied(found) if is_final else found), key
 

@@ -40,7 +40,7 @@ def keys_of(params: Params, record: Mapping[str, Any], section: str = "") -> lis
     """The keys below a section, in the order of the models; all of them without one.
 
     ``section``: dotted, such as ``training.kl``. What has no line of its own, such as an item of a
-    list or a key below null, gives the suggestion key or section that leads to it.
+    list or a key below null, gives the nearest key or section that leads to it.
 
     Raises ConfigurationError if there is no such section, or a plug-in cannot be read.
     """
@@ -88,7 +88,8 @@ def _of_choice(
         if name not in Choice.model_fields:
             yield f"{place}.{name}", getattr(value, name), extra.default, _meaning(extra)
     # A left-out option of an algorithm for turns has another value than the class's own.
-    bare = value.model_copy(update={"options": {}})
+    like = default.options if default is not None and default.name == value.name else {}
+    bare = value.model_copy(update={"options": like})
     try:
         own, plain = find(kind, value).options, find(kind, bare).options
     except ConfigurationError:  # an option that has no default
@@ -139,6 +140,7 @@ def schema_text() -> str:
     schema = Params.model_json_schema()
     definitions = schema["$defs"]
     for name in [each for each in definitions if each.endswith("Choice")]:
+        definitions[name].pop("required", None)  # without a name it is the one by default
         definitions[name] = {"anyOf": [{"type": "string"}, definitions[name]]}
     definitions["ModelSource"]["properties"]["version"]["anyOf"].append({"type": "integer"})
     for seed in ("model_seed", "training_seed"):

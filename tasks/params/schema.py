@@ -216,7 +216,10 @@ def _named(record: Any, section: type[Section]) -> Any:
     for name, value in record.items():
         default = defaults.get(name)
         if isinstance(default, Choice):
-            found[name] = {"name": default.name, **value} if isinstance(value, dict) else value
+            options = value.get("options", {}) if isinstance(value, dict) else None
+            if isinstance(options, dict) and "name" not in value:
+                options = {**default.options, **options}
+                found[name] = {**value, "name": default.name, "options": options}
         elif isinstance(default, Section):
             found[name] = _named(value, type(default))
     return found

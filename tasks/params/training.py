@@ -22,7 +22,10 @@ def _default(name: str, value: Any, section: type[Section] = TrainingConfigurati
     return field
 
 
-class RunAlgorithm(AlgorithmChoice):
+_COSINE = Choice(name="transformers", options={"kind": "cosine"})
+
+
+class RunAlgorithmChoice(AlgorithmChoice):
     """The algorithm of a run."""
 
     defaults: Literal["published", "turns"] = _default("defaults", "turns", AlgorithmChoice)
@@ -43,13 +46,13 @@ class RunCheckpoints(CheckpointConfiguration):
 class RunTraining(TrainingConfiguration):
     """The training of a run: six long experiences."""
 
-    algorithm: RunAlgorithm = _default("algorithm", RunAlgorithm(name="dpo"))
+    algorithm: RunAlgorithmChoice = _default("algorithm", RunAlgorithmChoice(name="dpo"))
     training_steps: Count = _default("training_steps", 6)
     num_episodes_per_experience: Count = _default("num_episodes_per_experience", 16)
     batch_size: Count = _default("batch_size", 32)
     epochs_per_experience: Count = _default("epochs_per_experience", 3)
     lr: Positive = _default("lr", 3e-4)
-    schedule: Choice = _default("schedule", Choice(name="transformers"))
+    schedule: Choice = _default("schedule", _COSINE)
     warmup_steps: int = _default("warmup_steps", 1)
     eval_every: Count = _default("eval_every", 3)
     early_stopping: RunStopping = RunStopping()

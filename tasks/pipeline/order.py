@@ -137,9 +137,12 @@ def render(pipeline: dict[str, Stage] | None = None, *, params: Params | None = 
     content: dict[str, Any] = {"stages": {}}
     for name, each in pipeline.items():
         read = [*with_root(each.params), *keys.get(name, ())]
-        # DVC refuses a key that params.yaml leaves out; its default never changes.
-        read = [key for key in read if not is_of_a_file or _is_given(params, key)]
+        left_out = [key for key in read if is_of_a_file and not _is_given(params, key)]
+        read = [key for key in read if key not in left_out]
         content["stages"][name] = _entry(each, outside_inputs(each, params), keys=read)
+        if left_out:
+            # DVC refuses a key that params.yaml lacks; by another command the stage runs again.
+            content["stages"][name]["cmd"] += f"  # by default: {', '.join(left_out)}"
     curves = [
         {column: {"x": "step", "y": {path: column}}}
         for path, columns in CURVES.items()

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -125,7 +126,12 @@ def test_folders_are_those_of_the_roles_but_for_another_attacker(folders, tmp_pa
 
     assert folders == ModelFolders.of(paths)
     other = ModelFolders.of(paths, attacker=folders.target)
-    assert ModelFolders(folders.target, folders.target, folders.reference) == other
+    assert (folders.target, folders.target, folders.reference, True) == (
+        other.attacker,
+        other.target,
+        other.reference,
+        other.may_differ,
+    )
 
 
 def test_an_attacker_of_another_tokenizer_is_evaluated_without_a_reference(folders, tmp_path):
@@ -133,9 +139,10 @@ def test_an_attacker_of_another_tokenizer_is_evaluated_without_a_reference(folde
     tiny_language_model(seed=5, vocabulary=None).save(tmp_path / "other")
     paths = {"attacker": folders.attacker, "target": folders.target, "reference": folders.reference}
     other = ModelFolders.of(paths, attacker=tmp_path / "other")
-    assert ModelFolders(tmp_path / "other", folders.target, None) == other.resolved()
     evaluation = EvaluationConfiguration(num_prompts=2, num_resamples=20)
-    system = load_system(SYSTEM, other)
+    with pytest.raises(ConfigurationError, match=r"models\.reference must share the attacker's"):
+        load_system(SYSTEM, replace(other, may_differ=False))
+    system = load_system(SYSTEM, other.resolved())
     evaluator = build_evaluator(evaluation, REWARD, prompts=tiny_prompts(2), seed=0)
     figures = evaluator.evaluate(system).figures
 

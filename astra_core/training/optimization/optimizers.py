@@ -117,7 +117,7 @@ class TransformersSchedule(SchedulePlugin):
             "polynomial",
             "inverse_sqrt",
             "warmup_stable_decay",
-        ] = "cosine"
+        ] = "constant"
         arguments: dict[str, float | int | str] = Field(default_factory=dict)
 
     def schedule(

@@ -86,9 +86,9 @@ def version_difference(first: str | None, second: str | None) -> tuple[Order, Le
 def changed_fields(stored: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Every field that differs, by its dotted name, as (stored, own).
 
-    A field that the stored configuration lacks counts as its default; none lacks a schedule.
+    A field that the stored configuration lacks counts as its default.
     """
-    default = _flat(TrainingConfiguration().model_dump(mode="json", exclude={"schedule"}))
+    default = _flat(TrainingConfiguration().model_dump(mode="json"))
     before, now = {**default, **_flat(stored)}, _flat(own)
     return {
         name: (before.get(name), now.get(name))

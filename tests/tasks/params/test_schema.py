@@ -69,3 +69,8 @@ def test_a_plug_in_whose_name_is_left_out_is_the_one_by_default():
     )
     assert {"name": "adamw", "options": {"weight_decay": 0.5}} == dict(params.training.optimizer)
     assert "annealing" == params.training.schedule.name
+    own = {"training": {"schedule": {"options": {"arguments": {"num_cycles": 1}}}}}
+    schedule = Params.read(own, where="").training.schedule
+    assert {"kind": "cosine", "arguments": {"num_cycles": 1}} == schedule.options
+    with pytest.raises(ConfigurationError, match=r"training\.schedule\.options: input should be"):
+        Params.read({"training": {"schedule": {"options": 3}}}, where="")

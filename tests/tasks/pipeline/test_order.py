@@ -305,11 +305,14 @@ def test_what_dvc_yaml_names_is_read_from_it(tmp_path, monkeypatch):
     assert not watched_by("c")
 
 
+def _rendered(stage, **record):
+    given = {"models": {}, "registration": {"model_name": "a"}, **record}
+    return yaml.safe_load(render(params=Params.read(given, where="")))["stages"][stage]
+
+
 def _asked(stage, **record):
     """The keys of params.yaml that a stage asks DVC for."""
-    given = {"models": {}, "registration": {"model_name": "a"}, **record}
-    rendered = yaml.safe_load(render(params=Params.read(given, where="")))
-    return rendered["stages"][stage].get("params", [])
+    return _rendered(stage, **record).get("params", [])
 
 
 def test_the_name_of_a_target_without_weights_counts_for_the_models():
@@ -326,6 +329,9 @@ def test_the_name_of_a_target_without_weights_counts_for_the_models():
 def test_a_key_that_params_leave_out_is_not_asked_of_dvc():
     assert ["models"] == _asked("models")
     assert ["seed", "models"] == _asked("models", seed=0)
+    # What was made with another value is made again.
+    assert _rendered("models")["cmd"] != _rendered("models", seed=7)["cmd"]
+    assert _rendered("models", seed=1)["cmd"] == _rendered("models", seed=7)["cmd"]
 
 
 @each_row("role", ["attacker", "target", "reference"])
