@@ -97,24 +97,27 @@ def test_the_guides_whole_trainer_runs_in_the_pipeline(pipeline, plugin):
 
 @pytest.mark.row(4)
 @pytest.mark.row(13)
-def test_what_params_leave_out_is_as_in_the_guide(pipeline):
+def test_a_run_has_defaults_of_its_own_and_takes_the_guides(pipeline):
     names = ("lr", "batch_size", "optimizer", "gradient_accumulation_steps")
-    guide = dict(zip(names, (3e-3, 16, "adamw", 1), strict=True))
+    own = dict(zip(names, (3e-4, 32, "adamw", 1), strict=True))
     given, left_out = (
-        pipeline(training=ONE_STEP | guide),
+        pipeline(training=ONE_STEP | own),
         pipeline(training=ONE_STEP, without=names),
     )
+    guide = dict(zip(names, (3e-3, 16, "adamw", 1), strict=True))
+    theirs = pipeline(training=ONE_STEP | guide)
     preset = hf_configuration(**ONE_STEP, require_signal=False).model_dump(mode="json")
     small = pipeline(training=preset)
 
     assert [0, 0, 0] == [ran.status for ran in (given, left_out, small)]
+    assert {"0.003"} == {row["train/lr"] for row in theirs.rows[1:]}
     assert given.report["run_key"] == left_out.report["run_key"] != small.report["run_key"]
     assert {"1e-05"} == {row["train/lr"] for row in small.rows[1:]}
     pipeline(training={"lr": -1.0}, without=("training_steps", "num_episodes_per_experience"))
     written = Path("params.yaml").read_text("utf-8").replace("lr: -1.0", "lr: 1.0")
     Path("params.yaml").write_text(written, "utf-8")
     training = read_params(Path("params.yaml")).training
-    assert (1024, 8) == (training.training_steps, training.num_episodes_per_experience)
+    assert (6, 16) == (training.training_steps, training.num_episodes_per_experience)
 
 
 class NAdam(OptimizerPlugin):

@@ -95,7 +95,7 @@ def test_a_curriculum_by_a_column_of_the_users_file_reaches_the_figures(both):
 def test_the_runs_of_a_prompt_are_compared_in_the_pipeline(both):
     found = {}
     for compare in ("siblings", "prompt", "runs"):
-        grpo = {"name": "grpo", "options": {"compare": compare}}
+        grpo = {"name": "grpo", "defaults": "published", "options": {"compare": compare}}
         found[compare] = both(
             training={**SHORT, "algorithm": grpo}, rollouts={"runs_per_prompt": 2}
         )
