@@ -18,7 +18,7 @@ from astra_core.files import draft_folder_of, record_digest, write_text
 from flows.orchestration.lost_runs import note_process
 from flows.orchestration.reports import publish_page
 from flows.orchestration.run_logs import told_to_run
-from flows.orchestration.stages import can_pass, retried, run_to_state
+from flows.orchestration.stages import can_pass, run_to_state, with_retries
 from flows.promotion import store_is_away
 from flows.runs.limits import limit_of
 from flows.runs.preparation import usable_params
@@ -142,7 +142,7 @@ class _Run:
     def _do(self, name: str, function: Callable[[], Any]) -> Any:
         """What a function returns that is called as a task, with the retries of ``flow``."""
 
-        @retried(name, self.place.params.flow, condition=_may_pass)
+        @with_retries(name, self.place.params.flow, condition=_may_pass)
         def run() -> Any:
             # A step reads params.yaml and models anew, and writes where these have led.
             now = _place_of(read_params(), (), is_fresh=self.is_fresh)

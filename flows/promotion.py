@@ -13,7 +13,7 @@ from flows.orchestration.findings import comparison_table, publish_report
 from flows.orchestration.lost_runs import note_process
 from flows.orchestration.reports import publish_page
 from flows.orchestration.run_logs import told_to_run
-from flows.orchestration.stages import retried
+from flows.orchestration.stages import with_retries
 from flows.runs.limits import limit_of, time_limit
 from flows.servers.addresses import api_url
 from flows.servers.temporary_server import is_temporary
@@ -42,7 +42,7 @@ def promote(params: Params) -> "PromotionDecision":
 
     Raises StageTimeoutError if the decision took longer than ``flow`` allows.
     """
-    decide = retried(PROMOTION, params.flow, condition=store_is_away)(_promote)
+    decide = with_retries(PROMOTION, params.flow, condition=store_is_away)(_promote)
     return decide(params)
 
 

@@ -13,7 +13,7 @@ from flows.orchestration.lost_runs import note_process
 from flows.orchestration.names import reevaluation_name, scheduled_day
 from flows.orchestration.reports import publish_page
 from flows.orchestration.run_logs import told_to_run
-from flows.orchestration.stages import retried, run_to_state
+from flows.orchestration.stages import run_to_state, with_retries
 from flows.runs.limits import limit_of
 from flows.runs.preparation import usable_params
 from flows.servers.processes import stage_command
@@ -34,7 +34,7 @@ def champion_reevaluation(seed: int | None = None, file: Path | None = None) -> 
     """
     params = usable_params()
     fresh_seed = scheduled_day() if seed is None else seed
-    state = retried(NAME, params.flow)(_examine)(fresh_seed, file, params, return_state=True)
+    state = with_retries(NAME, params.flow)(_examine)(fresh_seed, file, params, return_state=True)
     state.result()
     found = Reevaluation(**read_json(FOLDER / "outcome.json"))
     publish_page("champion-reevaluation", found.page(), "The champion on prompts it has never met")

@@ -227,7 +227,7 @@ def reference_logprobs(
 ) -> list[tuple[float, ...]]:
     """Those of each probe, nats; most are known if reference and target are the same model."""
     player = system.player(len(asked[0].place.path) if asked else 0)
-    if player.reference is player.model:
+    if player.reference is player.model:  # of another tokenizer than the reference here
         return [()] * len(asked)
     is_target = system.seen_by(player).reference_is_target
     found = [

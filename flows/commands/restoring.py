@@ -40,7 +40,7 @@ def restore(
         if before is not None:
             files = " ".join(str(before / file) for file in _FILES if (before / file).is_file())
             say(f"{'undo':<13}cp {files} . && dvc checkout")
-        for line in _changed_inputs():
+        for line in _input_changes():
             say(line)
 
 
@@ -91,7 +91,7 @@ def _proofs(found: "Lineage") -> Iterator[str]:
         yield f"{'code':<13}is of commit {own[:16]}; {found.code_line()} made the version"
 
 
-def _changed_inputs() -> Iterator[str]:
+def _input_changes() -> Iterator[str]:
     """A line for each file named in params.yaml that is another one than the version's."""
     from flows.runs.preparation import renew_pipeline
     from tasks.params.schema import read_params

@@ -30,7 +30,7 @@ def can_pass(_task: Any, _run: Any, state: State[Any]) -> bool:
     return isinstance(state.data, PassingStageError)
 
 
-def retried(
+def with_retries(
     name: str, limits: FlowConfiguration, *, condition: Any = can_pass, run_name: str = ""
 ) -> Callable[[Callable[P, R]], Task[P, R]]:
     """Makes a function a task, with the retries and the delay of ``flow`` in params.yaml."""
@@ -53,7 +53,7 @@ def run_stage(name: str, limits: FlowConfiguration, *, force: bool = False) -> S
     """
     attempts, timeout_s = 0, limit_of(name, limits)
 
-    @retried(name, limits)
+    @with_retries(name, limits)
     def attempt() -> State[Any]:
         nonlocal attempts
         attempts += 1

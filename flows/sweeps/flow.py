@@ -19,7 +19,7 @@ from astra_core.files import record_digest, write_json, write_text
 from flows.errors import StageError
 from flows.orchestration.lost_runs import note_process
 from flows.orchestration.reports import publish_page
-from flows.orchestration.stages import can_pass, retried
+from flows.orchestration.stages import can_pass, with_retries
 from flows.registry import is_registered
 from flows.runs.limits import limit_of
 from flows.runs.preparation import usable_params
@@ -168,7 +168,7 @@ def _point_task(under_way: _Sweep) -> Any:
     def may_go_on(task: Any, run: Any, state: State[Any]) -> bool:
         return can_pass(task, run, state) and not under_way.stopped.is_set()
 
-    @retried("point", under_way.params.flow, condition=may_go_on, run_name="{name}")
+    @with_retries("point", under_way.params.flow, condition=may_go_on, run_name="{name}")
     def run(name: str, number: str) -> PointResult:
         del name
         if under_way.stopped.is_set():

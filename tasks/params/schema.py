@@ -205,10 +205,10 @@ class Params(Seeds):
     @classmethod
     def read(cls, record: Any, *, where: str) -> Self:
         """See ``Section.read``; a plug-in whose name is left out is the one by default."""
-        return super().read(_named(record, cls), where=where)
+        return super().read(_fill_names(record, cls), where=where)
 
 
-def _named(record: Any, section: type[Section]) -> Any:
+def _fill_names(record: Any, section: type[Section]) -> Any:
     if not isinstance(record, dict):
         return record
     defaults = {name: field.default for name, field in section.model_fields.items()}
@@ -221,7 +221,7 @@ def _named(record: Any, section: type[Section]) -> Any:
                 options = {**default.options, **options}
                 found[name] = {**value, "name": default.name, "options": options}
         elif isinstance(default, Section):
-            found[name] = _named(value, type(default))
+            found[name] = _fill_names(value, type(default))
     return found
 
 

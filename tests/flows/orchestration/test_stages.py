@@ -7,7 +7,7 @@ import pytest
 from each_row import each_row
 
 from flows.errors import StageError, StageTimeoutError
-from flows.orchestration.stages import retried, run_stage
+from flows.orchestration.stages import run_stage, with_retries
 from tasks.params.schema import FlowConfiguration
 
 pytestmark = pytest.mark.real
@@ -103,7 +103,7 @@ def test_a_gate_is_not_asked_twice_and_speaks_for_itself(toy, in_flow):
 def test_a_retry_waits_as_flow_retry_delay_s_says(delay_s):
     limits = FlowConfiguration(retries=2, retry_delay_s=delay_s)
 
-    assert [delay_s, 2 * delay_s] == retried("toy", limits)(_num_runs).retry_delay_seconds
+    assert [delay_s, 2 * delay_s] == with_retries("toy", limits)(_num_runs).retry_delay_seconds
 
 
 def test_a_failure_that_can_pass_is_tried_as_often_as_allowed(toy, in_flow):

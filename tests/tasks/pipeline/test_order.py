@@ -305,20 +305,20 @@ def test_what_dvc_yaml_names_is_read_from_it(tmp_path, monkeypatch):
     assert not watched_by("c")
 
 
-def _rendered(stage, **record):
+def _entry_of(stage, **record):
     given = {"models": {}, "registration": {"model_name": "a"}, **record}
     return yaml.safe_load(render(params=Params.read(given, where="")))["stages"][stage]
 
 
-def _asked(stage, **record):
+def _keys_of(stage, **record):
     """The keys of params.yaml that a stage asks DVC for."""
-    return _rendered(stage, **record).get("params", [])
+    return _entry_of(stage, **record).get("params", [])
 
 
 def test_the_name_of_a_target_without_weights_counts_for_the_models():
-    plain = _asked("models", seed=1)
+    plain = _keys_of("models", seed=1)
     named, alone, listed = (
-        _asked("models", seed=1, system={"target": target})
+        _keys_of("models", seed=1, system={"target": target})
         for target in ({"name": "scripted", "options": {}}, "scripted", ["causal_lm", "scripted"])
     )
 
@@ -327,16 +327,16 @@ def test_the_name_of_a_target_without_weights_counts_for_the_models():
 
 
 def test_a_key_that_params_leave_out_is_not_asked_of_dvc():
-    assert ["models"] == _asked("models")
-    assert ["seed", "models"] == _asked("models", seed=0)
+    assert ["models"] == _keys_of("models")
+    assert ["seed", "models"] == _keys_of("models", seed=0)
     # What was made with another value is made again.
-    assert _rendered("models")["cmd"] != _rendered("models", seed=7)["cmd"]
-    assert _rendered("models", seed=1)["cmd"] == _rendered("models", seed=7)["cmd"]
+    assert _entry_of("models")["cmd"] != _entry_of("models", seed=7)["cmd"]
+    assert _entry_of("models", seed=1)["cmd"] == _entry_of("models", seed=7)["cmd"]
 
 
 @each_row("role", ["attacker", "target", "reference"])
 def test_where_a_model_is_a_version_the_name_of_its_registry_counts(role):
     version = {role: {"source": "version", "version": 3}}
 
-    assert ["models", "registration.model_name"] == _asked("models", models=version)
-    assert _asked("evaluation") == _asked("evaluation", models=version)
+    assert ["models", "registration.model_name"] == _keys_of("models", models=version)
+    assert _keys_of("evaluation") == _keys_of("evaluation", models=version)
