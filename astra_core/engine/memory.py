@@ -21,6 +21,8 @@ _NOTHING: Mapping[str, float] = MappingProxyType({})
 # glibc's mallopt(3): two of its parameters, and the value that switches the first off.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 _NEVER = -1
+# Less freed memory than this is not worth getting fresh pages for.
+_MUCH_FREED_MIB = 256
 
 
 def peak_memory(
@@ -80,3 +82,23 @@ def keep_freed_memory() -> bool:
     return tell is not None and all(
         tell(name, value) for name, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, _NEVER))
     )
+
+
+class _HeapFigures(ctypes.Structure):
+    """What glibc's mallinfo2(3) tells; the ninth are the bytes that lie free."""
+
+    _fields_ = (("figures", ctypes.c_size_t * 10),)
+
+
+def return_freed_memory() -> None:
+    """Gives the kernel what lies freed, if that is much; for where the sizes of tensors change.
+
+    What one phase freed seldom fits the next: kept over all of them it adds up.
+    """
+    libc = ctypes.CDLL(None)
+    tell, trim = (getattr(libc, name, None) for name in ("mallinfo2", "malloc_trim"))
+    if tell is None or trim is None:
+        return
+    tell.restype = _HeapFigures
+    if tell().figures[8] > _MUCH_FREED_MIB * _MIB:
+        trim(0)

@@ -14,6 +14,7 @@ from astra_core.engine.cache.prefixes import PrefixStore
 from astra_core.engine.cache.sharing import Continued
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.engine.machine import Machine
+from astra_core.engine.memory import return_freed_memory
 from astra_core.engine.plan import Plan
 from astra_core.engine.products.norms import use_fused_gelu, use_fused_norms
 from astra_core.engine.steps.stepper import Stepper
@@ -343,6 +344,7 @@ class LanguageModel:
 
     def save(self, folder: Path | str) -> None:
         """Writes a Hugging Face folder with safetensors and the tokenizer; adapters are merged."""
+        return_freed_memory()  # merged weights take as much as the model
         with consistent_generation(self.model):
             self.model.save_pretrained(str(folder), state_dict=merged_state(self.model))
         self.tokenizer.save_pretrained(str(folder))

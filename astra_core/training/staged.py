@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from astra_core.engine.memory import return_freed_memory
+
 
 class TrainerPlace(Protocol):
     """Where a trainer is."""
@@ -63,5 +65,6 @@ def walk(place: TrainerPlace, stages: Sequence[TrainerStage], iteration: int) ->
     """
     for stage in stages:
         if stage.is_due(iteration):
+            return_freed_memory()
             place.move_to(iteration, stage.name)
             yield from stage.effect(iteration) or ()

@@ -22,7 +22,7 @@ from tasks.pipeline.order import outdated, render, stages
 from tasks.pipeline.reproduction import NOT_MADE
 from tasks.trials.workload import cost_of_a_reply, replies_by_stage
 
-UP_TO_DATE, WOULD_RUN, MAY_RUN, DECIDES = "up to date", "would run", "may run", "decides"
+UP_TO_DATE, WOULD_RUN, MAY_RUN, DECIDES = "up to date", "would run", "may run", "would decide"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,10 @@ STEADY: Mapping[str, str] = {
     "TOKENIZERS_PARALLELISM": "false",
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # deterministic matrix products on a GPU
     "MPLBACKEND": "Agg",
+    # Each shape of a product is another primitive, of about a megabyte; by default 1,024 are kept,
+    # by oneDNN and by torch's way to it.
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "32",
+    "LRU_CACHE_CAPACITY": "32",
     # The tracking server's job runner takes gigabytes and nothing here uses it.
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
 }

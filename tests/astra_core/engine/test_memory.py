@@ -190,3 +190,41 @@ def test_an_allocator_that_the_environment_sets_up_is_left_alone(environment):
 
     assert not kept
     assert second >= first / 2
+
+
+# Holds a block in two pieces, frees the lower one and returns it; prints what stayed resident.
+RETURN = """
+import re
+from pathlib import Path
+import numpy as np
+from astra_core.engine.memory import keep_freed_memory, return_freed_memory
+
+def resident():
+    return int(re.search(r"VmRSS:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
+
+keep_freed_memory()
+freed, kept = (np.ones({size} * 2**20, dtype=np.int8) for _ in range(2))
+before = resident()
+del freed
+print(before - resident(), end=" ")
+return_freed_memory()
+print(before - resident())
+"""
+
+
+@pytest.mark.real
+@ON_GLIBC
+@ON_LINUX
+@pytest.mark.parametrize("freed_mib", [64, 400])
+def test_much_freed_memory_goes_back_and_little_is_kept(freed_mib):
+    free = {name: value for name, value in os.environ.items() if "MALLOC" not in name}
+    told = subprocess.run(
+        [sys.executable, "-c", RETURN.replace("{size}", str(freed_mib))],
+        env=free,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    kept, returned = (float(word) for word in told.split())
+    assert 0 == pytest.approx(kept, abs=5)
+    assert (freed_mib if freed_mib == 400 else 0) == pytest.approx(returned, abs=40)
