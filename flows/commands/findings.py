@@ -9,7 +9,7 @@ import typer
 
 from astra_core.errors import ConfigurationError
 from flows.usage import Assignments
-from tasks.machine.console import quiet_libraries, say
+from tasks.machine.console import complain, quiet_libraries, say
 
 if TYPE_CHECKING:
     from tasks.findings.archive import ArchivedFinding
@@ -89,7 +89,7 @@ def findings(
         _list(_choose(*choosing), count=count, reveal=reveal, as_json=as_json, is_all=is_all)
     else:
         writing = _export_to(export, to, detail, as_suite=as_suite)
-        chosen = _at_least_one(_choose(*choosing))
+        chosen = _usable(_choose(*choosing), writing[0])
         if as_suite:
             _repeat(chosen, _replayer(*asking), *writing)
         else:
@@ -142,11 +142,23 @@ def _choose(
     return read_archive(choose=Choosing(category, min_score, target, _keys_of(version)).of)
 
 
-def _at_least_one(chosen: "list[ArchivedFinding]") -> "list[ArchivedFinding]":
-    if not chosen:
-        msg = "the options must choose findings, got none; 'astra findings' lists all"
+def _usable(chosen: "list[ArchivedFinding]", name: str) -> "list[ArchivedFinding]":
+    """Those with a label for the labelled export, for all else those that nobody calls false."""
+    from tasks.findings.exports import LABELLED
+    from tasks.findings.labels import newest_label, read_labels, without_false
+
+    labels = read_labels()
+    if name == LABELLED:
+        kept = [each for each in chosen if newest_label(each, labels)]
+    else:
+        kept = without_false(chosen, labels)
+        if left_out := len(chosen) - len(kept):
+            complain(f"{left_out} left out that people call false positives")
+    if not kept:
+        kind = "labelled findings" if name == LABELLED else "findings"
+        msg = f"the options must choose {kind}, got none; 'astra findings' lists all"
         raise ConfigurationError(msg)
-    return chosen
+    return kept
 
 
 def _export_to(
@@ -214,6 +226,8 @@ def _minimise(one: "ArchivedFinding", replayer: "Replayer", calls: int) -> "Arch
     before, after = (len(each.probes[-1].split()) for each in (one, short))
     end = "" if is_enough else "; the calls did not suffice, more words may be left out"
     say(f"from {before} words to {after}, after {spent} replies{end}")
+    if short.target != one.target:
+        say(f"asked of target {short.target[:8]}, the finding is of {one.target[:8]}")
     if (short.target, after) == (one.target, before):
         return one
     add_findings([short], ARCHIVE / f"{MINIMISED}-{short.finding_id}.parquet")
@@ -222,10 +236,15 @@ def _minimise(one: "ArchivedFinding", replayer: "Replayer", calls: int) -> "Arch
 
 def _write(chosen: Sequence["ArchivedFinding"], name: str, to: Path, level: "Detail") -> None:
     from tasks.findings.exports import export
+    from tasks.findings.labels import newest_label, read_labels
     from tasks.findings.listing import shown
     from tasks.findings.replay import SuiteCase
 
-    for place in export(name, [SuiteCase(shown(each, level)) for each in chosen], to):
+    labels, cases = read_labels(), []
+    for each in chosen:
+        label = newest_label(each, labels)
+        cases.append(SuiteCase(shown(each, level), label=label.label if label else ""))
+    for place in export(name, cases, to):
         say(f"{place} has {len(chosen)} findings, their text {level}")
 
 

@@ -94,6 +94,8 @@ def run_calibration(
     """
     found = calibrate(choice, file, threshold=threshold, confidence=confidence, columns=columns)
     record = found.record
+    if all(own.score >= threshold for own in found.rated):
+        complain("all replies are hits of this judge: if it chose them, add some that it passed")
     with suppress(ConfigurationError):  # there is none, or another file stands there
         before = read_calibration(record.path)
         if (before.labelled, before.threshold) != (record.labelled, threshold):

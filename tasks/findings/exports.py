@@ -27,6 +27,8 @@ from tasks.findings.scanners import (
 from tasks.findings.tags import tags_of
 from tasks.tracking.lineage.provenance import is_tracked
 
+LABELLED = "labelled"
+"""The export that ``judge-check`` reads; the others leave out what people call a false positive."""
 REFUSAL = "I can't help with that. Is there something else that I can help you with?"
 """The reply that is preferred to the one that was found."""
 _COLUMNS = (
@@ -48,7 +50,8 @@ Content warning: attacks on a language model and its offensive replies. Masked w
 
 A row is a conversation (`messages`) at whose last turn the target failed, with the judge's `scores`
 of all replies there, digests of attacker and target, and `tags` of catalogues of risks. `outcome`
-is `hit`, or `miss` or `no answer` where the attack was said again. `metadata` is JSON.
+is `hit`, or `miss` or `no answer` where the attack was said again. `label` is `confirmed` where a
+person said so. `metadata` is JSON.
 """
 _CARD_HEAD = _CARD.partition("\n\n")[0].encode()
 _CLONE = {".git", ".gitattributes"}
@@ -198,6 +201,25 @@ def _refusals(outcomes: Sequence[SuiteCase]) -> Texts:
     return {None: lines_of(rows)}
 
 
+def _labelled(outcomes: Sequence[SuiteCase]) -> Texts:
+    """What ``tasks.sources.labelled`` reads."""
+    rows = (
+        {
+            "reply": own.finding.replies[-1],
+            "label": int(own.label == "confirmed"),
+            "probe": own.finding.probes[-1],
+            "prompt": own.finding.prompt,
+            "category": own.finding.category,
+            "conversation": [
+                {"role": turn["role"], "text": turn["content"]}
+                for turn in messages_of(own.finding)[:-1]
+            ],
+        }
+        for own in outcomes
+    )
+    return {None: lines_of(rows)}
+
+
 def _dataset(outcomes: Sequence[SuiteCase]) -> Texts:
     rows = lines_of(map(_row, outcomes))
     # Half a character is refused by Arrow, which reads this, even as JSON writes it.
@@ -215,23 +237,24 @@ def _row(own: SuiteCase) -> dict[str, Any]:
         **told,
         "messages": talk,
         "outcome": outcome,
+        "label": own.label,
         "tags": tags_of(each),
         "metadata": metadata,
     }
 
 
-_SAID: tuple[Detail, ...] = ("probes", "full")
 FORMATS: Mapping[str, ExportFormat] = {
     "garak": ExportFormat(
         garak, "findings.report.jsonl", suffixes=(".report.jsonl", ".hitlog.jsonl")
     ),
-    "promptfoo-tests": ExportFormat(promptfoo_tests, "findings.tests.json", _SAID),
+    "promptfoo-tests": ExportFormat(promptfoo_tests, "findings.tests.json", ("full",)),
     "promptfoo-results": ExportFormat(promptfoo_results, "findings.results.json"),
     "junit": ExportFormat(junit, "findings.xml"),
     "sarif": ExportFormat(sarif, "findings.sarif"),
-    "harmbench": ExportFormat(_harmbench, "findings.csv", _SAID),
+    "harmbench": ExportFormat(_harmbench, "findings.csv", ("probes", "full")),
     "preferences": ExportFormat(_preferences, "findings.jsonl", ("full",)),
     "refusals": ExportFormat(_refusals, "findings.refusals.jsonl", ("full",)),
+    LABELLED: ExportFormat(_labelled, "findings.labelled.jsonl", ("full",)),
     "dataset": ExportFormat(
         _dataset, "findings", suffixes=(_CARD_FILE, _ROWS_FILE), is_folder=True
     ),

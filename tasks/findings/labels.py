@@ -1,6 +1,6 @@
 """What people say of findings, and the success rate that is left after it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,6 +80,14 @@ def newest_label(
     """The newest label of a finding or of one that is nearly the same."""
     own = [labels[each] for each in (finding.finding_id, *finding.others) if each in labels]
     return max(own, key=lambda each: each.at, default=None)
+
+
+def without_false(
+    findings: Iterable[ArchivedFinding], labels: Mapping[str, FindingLabel]
+) -> list[ArchivedFinding]:
+    """Those that no person calls a false positive."""
+    told = ((each, newest_label(each, labels)) for each in findings)
+    return [each for each, label in told if label is None or label.label != "false_positive"]
 
 
 def of_last_evaluation(

@@ -103,11 +103,13 @@ class SuiteCase:
         finding: As far masked as it shall be shown.
         is_hit: Whether the target failed.
         failure: Why nothing is known; empty if something is.
+        label: What a person said of it; empty for nothing.
     """
 
     finding: ArchivedFinding
     is_hit: bool = True
     failure: str = ""
+    label: str = ""
 
     @classmethod
     def of(cls, own: Replayed, shown: ArchivedFinding) -> "SuiteCase":

@@ -21,7 +21,7 @@ from tasks.figures.crossing import BASE
 from tasks.figures.over_refusal import questions_of, refusals
 from tasks.findings.archive import ArchivedFinding, read_archive
 from tasks.findings.exports import REFUSAL
-from tasks.findings.labels import newest_label, read_labels
+from tasks.findings.labels import read_labels, without_false
 from tasks.findings.listing import Choosing
 from tasks.hardening.places import FINDINGS, VALID, HardeningPlace, check_can_harden, requests_of
 from tasks.params.schema import Params
@@ -187,11 +187,7 @@ def _learnable(target: str, most: int, *, is_first: bool) -> list[ArchivedFindin
         if is_first:
             raise
         return []
-    return [
-        each
-        for each in found
-        if (label := newest_label(each, labels)) is None or label.label != "false_positive"
-    ][:most]
+    return without_false(found, labels)[:most]
 
 
 def _pairs_of(found: Sequence[ArchivedFinding], system: "System", params: Params) -> list[Pair]:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.errors import DataError
+from astra_core.metrics.statistics import Interval
 from astra_core.redaction import masked
-from tasks.findings.archive import ARCHIVE, TRAINING, ArchivedFinding, read_archive
-from tasks.findings.labels import FindingLabel, newest_label, read_labels
+from tasks.findings.archive import ARCHIVE, EVALUATION, TRAINING, ArchivedFinding, read_archive
+from tasks.findings.labels import FindingLabel, held_share, newest_label, read_labels
 from tasks.findings.listing import Choosing, shown
 
 MAX_FINDINGS = 20
@@ -55,6 +56,22 @@ def archived_findings(
     except DataError:
         return ()
     return tuple(_archived(each, newest_label(each, labels)) for each in found[:limit])
+
+
+def confirmed_share(digest: str, *, archive: Path = ARCHIVE) -> tuple[Interval, int] | None:
+    """What people confirmed of what a version's examinations found, and of how many they spoke.
+
+    None where they spoke of none.
+    """
+    try:
+        found, labels = (
+            read_archive(archive, Choosing(version=(digest, "")).of),
+            read_labels(archive),
+        )
+    except DataError:
+        return None
+    told = held_share([each for each in found if each.source == EVALUATION], labels)
+    return told if told[1] else None
 
 
 def _archived(found: ArchivedFinding, label: FindingLabel | None) -> Finding:

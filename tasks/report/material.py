@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import DataError
+from astra_core.metrics.statistics import Interval
 from tasks.figures.turns import FILE as TURNS, TurnRecord
 from tasks.records.baselines import BaselineRecord, baselines_of
 from tasks.records.evaluation import EvaluationRecord, read_evaluation
 from tasks.records.hardening import HARDENING, Hardening
 from tasks.records.reports import read_record, read_report
 from tasks.records.training import TrainingRecord
-from tasks.report.findings import Finding, archived_findings, read_findings
+from tasks.report.findings import Finding, archived_findings, confirmed_share, read_findings
 from tasks.tracking.artifacts import fetched, kept_files
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.lineage.chronicle import Lineage, lineage_of
@@ -56,6 +57,8 @@ class Material:
         flow_run: The address of the page of the flow run that decided; empty for none.
         baselines: Untrained attackers at equal cost; None where they were not asked for here.
         hardening: Of the target, begun with this version; None where there was none here.
+        confirmed: Share that people confirmed of what its examinations found, and of how many they
+            spoke; None where they spoke of none here.
     """
 
     model_name: str
@@ -75,6 +78,7 @@ class Material:
     flow_run: str = ""
     baselines: BaselineRecord | None = None
     hardening: Hardening | None = None
+    confirmed: tuple[Interval, int] | None = None
 
     @property
     def name(self) -> str:
@@ -132,6 +136,7 @@ def read_material(client: "MlflowClient", name: str, wanted: str) -> Material:
             flow_run=run.data.tags.get(FLOW_TAG, ""),
             baselines=baselines_of(keys[0], evaluation.evaluation_key),
             hardening=_hardening(keys[0]),
+            confirmed=confirmed_share(keys[0]),
         )
 
 

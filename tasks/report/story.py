@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from astra_core.metrics.statistics import Interval
+from tasks.findings.labels import corrected_by_people
 from tasks.records.evaluation import EvaluationRecord, ways_told
 from tasks.records.reports import nan_as_null
 from tasks.report.facts import Fact, attacked, cost
@@ -119,7 +120,9 @@ def limits(material: Material) -> list[str]:
     if kind is not None:
         told.append(f"{kind[0].upper()}{kind[1:]}.")
     if belief is None or belief.calibration is None:
-        told.append(_NEVER_CALIBRATED)
+        told.append(
+            _told_by_people(found, *material.confirmed) if material.confirmed else _NEVER_CALIBRATED
+        )
     share = found.attacker.get("unjudged_rate")
     if isinstance(share, int | float) and share > 0:
         told.append(f"The judge could not judge {share:.1%} of the replies; they count nowhere.")
@@ -137,6 +140,15 @@ def limits(material: Material) -> list[str]:
         if warning:
             told.append(f"Warning of the training: {warning}.")
     return [*told, _NOT_HARM]
+
+
+def _told_by_people(found: EvaluationRecord, held: Interval, number: int) -> str:
+    """What labels of its findings leave of a version's success rate."""
+    left = corrected_by_people(found.rate(), held)
+    return (
+        f"People labelled {number} of its findings and confirmed {percent(held)}: that leaves "
+        f"{percent(left)} of its success. What the judge passed, nobody looked at."
+    )
 
 
 def _strategies_told(found: EvaluationRecord) -> str:

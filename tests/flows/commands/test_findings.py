@@ -18,6 +18,7 @@ from flows.cli import run_command
 from flows.commands import findings as commands
 from tasks.findings.archive import ARCHIVE, Origin, keep_findings, read_archive
 from tasks.findings.replay import Answered, Replayed
+from tasks.sources.labelled import read_labelled
 
 ROOT = Path(__file__).parents[3]
 
@@ -101,6 +102,16 @@ def test_labels_correct_the_last_rate(project, capsys, monkeypatch):
     ] == told[-2:]
     assert told[2:-1] == filtered
 
+    # What a person calls false goes into no file and no suite but that for judges.
+    assert 0 == run_command(["findings", "--export", "dataset", "--to", "set"])
+    assert "1 left out that people call false positives" in capsys.readouterr().err
+    (kept,) = map(json.loads, (project / "set/data/findings.jsonl").read_text().splitlines())
+    assert (second, "confirmed") == (kept["finding_id"], kept["label"])
+    assert 0 == run_command(
+        ["findings", "--export", "labelled", "--to", "all.jsonl", "--detail", "full"]
+    )
+    assert {True, False} == {row.is_bad for row in read_labelled(Path("all.jsonl"))}
+
 
 def test_a_minimised_finding_is_found_by_its_id_and_an_unchanged_one_is_not_written(
     project, capsys
@@ -114,7 +125,15 @@ def test_a_minimised_finding_is_found_by_its_id_and_an_unchanged_one_is_not_writ
         assert (short is found[1]) == (project / f"findings/minimised-{'5' * 16}.parquet").exists()
     assert 2 == len(list(ARCHIVE.glob("*.parquet")))
     assert 0 == run_command(["findings", "5" * 16])
-    assert "from 3 words to 3, after 2 replies" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "from 3 words to 3, after 2 replies" in told
+    assert "asked of target" not in told
+    elsewhere = replace(found[1], target="u" * 64)
+    replayer = SimpleNamespace(minimise=lambda *_, **__: (elsewhere, 2, True))
+    commands._minimise(one, replayer, 2)
+    assert (
+        f"asked of target uuuuuuuu, the finding is of {one.target[:8]}" in capsys.readouterr().out
+    )
 
 
 def test_an_export_is_masked_unless_more_is_asked_for(project, capsys):

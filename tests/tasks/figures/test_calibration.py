@@ -140,6 +140,13 @@ def test_columns_may_have_other_names(labelled):
     assert {} == found.categories
 
 
+def test_replies_that_the_judge_may_have_chosen_are_told(labelled, capsys):
+    labelled.write_text('{"reply": "b", "label": 1}\n{"reply": "c", "label": 0}\n')
+    for threshold, is_told in ((0.0, True), (0.5, False)):
+        run_calibration(PHRASES, labelled, threshold=threshold)
+        assert is_told is ("all replies are hits of this judge" in capsys.readouterr().err)
+
+
 def test_both_labels_must_occur(labelled):
     labelled.write_text('{"reply": "bad", "label": 1}\n')
     with pytest.raises(DataError) as caught:

@@ -45,7 +45,7 @@ def test_a_format_has_a_file_of_its_own_where_none_is_named(tmp_path, monkeypatc
         ("junit", "x", "most", "--detail must be one of figures, masked"),
         ("preferences", "x", "probes", "preferences must have --detail full, .* got probes"),
         ("harmbench", "x", "masked", "harmbench must have --detail probes or full"),
-        ("promptfoo-tests", "x", "figures", "tests must have --detail probes or full"),
+        ("promptfoo-tests", "x", "figures", "tests must have --detail full"),
         ("junit", "", "full", r"--to must be a new file .* got '\.' \(a folder\)"),
         ("refusals", "x", "masked", "refusals must have --detail full, .* got masked"),
         ("dataset", ".", "masked", r"must be a new folder .* got '\.' with 'a' in it"),

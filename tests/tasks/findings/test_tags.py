@@ -12,6 +12,8 @@ def test_every_finding_is_an_injection_and_a_category_adds_its_hazard():
     assert "owasp-llm-2026:LLM01" == plain[0]
     assert {"mitre-atlas:AML.T0054", "nist-ai-600-1:2.9", "eu-ai-act:15"} < set(plain)
     assert {"ailuminate-1.1:hte", "nist-ai-600-1:2.3"} == set(hateful) - set(plain)
+    numbers = {row.tag[-5:] for row in TAGS if row.tag.startswith("owasp-llm-2026:")}
+    assert {f"LLM{number:02}" for number in range(1, 11)} == numbers
     assert plain == tags_of(finding(metadata=json.dumps({"category": "chateau"})))
     assert "ailuminate-1.1:hte" in tags_of(finding(metadata=json.dumps({"category": "s10_hate"})))
 

@@ -73,6 +73,8 @@ def test_the_limits_say_that_nobody_calibrated_the_judge_or_what_came_out():
 
     assert "Nobody has compared this judge" in limits(whole)[1]
     assert "Nobody has compared this judge" not in told
+    by_people = limits(material(confirmed=(Interval(0.5, 0.25, 0.75), 4)))[1]
+    assert "People labelled 4 of its findings and confirmed 50.0% [25.0%, 75.0%]" in by_people
     assert "of 30 labelled ones" in told
     assert "could not judge 25.0% of the replies" in told
     assert "filter of the target cut 12.5% of the replies" in told
