@@ -319,11 +319,13 @@ def worth_told(record: EvaluationRecord) -> str:
     own, other = (figures.get(name) for figures in (record.attacker, record.baseline))
     if isinstance(own, int | float) and isinstance(other, int | float):
         told += f"; of 1,000 replies {own:.0f} are different hits, {other:.0f} of the untrained one"
-    return f"{told}{_bandit_told(record.baseline, record.rate())}"
+    bandit = bandit_told(record)
+    return f"{told}; {bandit}" if bandit else told
 
 
-def _bandit_told(untrained: Figures, trained: Interval) -> str:
+def bandit_told(record: EvaluationRecord) -> str:
     """What the best of the untrained attacker's probes reach; empty if that was not measured."""
+    untrained, trained = record.baseline, record.rate()
     names = ("success_rate", "probes", "calls", "unique_attacks_per_1000_replies")
     rate, *counts = (untrained.get(f"{BANDIT}_{name}") for name in names)
     if not isinstance(rate, Interval):
@@ -333,7 +335,7 @@ def _bandit_told(untrained: Figures, trained: Interval) -> str:
     against = f", more often{than}" if rate.low > trained.high else ""
     against = f", less often{than}" if rate.high < trained.low else against
     return (
-        f"; a bandit over {probes:,.0f} untrained probes succeeds in {rate.spelled('.1%')}"
+        f"a bandit over {probes:,.0f} untrained probes succeeds in {rate.spelled('.1%')}"
         f"{against}, after {calls:,.0f} replies, {unique:.0f} different hits of 1,000"
     )
 

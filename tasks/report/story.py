@@ -5,7 +5,7 @@ from typing import Any
 
 from astra_core.metrics.statistics import Interval
 from tasks.findings.labels import corrected_by_people
-from tasks.records.evaluation import EvaluationRecord, ways_told
+from tasks.records.evaluation import EvaluationRecord, bandit_told, ways_told
 from tasks.records.reports import nan_as_null
 from tasks.report.facts import Fact, attacked, cost
 from tasks.report.material import Material
@@ -61,6 +61,8 @@ def lead(material: Material) -> str:
     if plain is not None:
         asked = f"The best of {plain.num_tried} plain questions {percent(plain.best_rate)}"
         beside = f" {asked}: a gain of {plain.lift.points()} over it.{beside}"
+    if bandit := bandit_told(found):
+        beside = f" {bandit[0].upper()}{bandit[1:]}.{beside}"
     return (
         f"Of {found.num_prompts} test prompts with {found.num_rollouts} rollouts each, the trained "
         f"attacker succeeded in {percent(after)} of rollouts, the untrained one in "

@@ -30,6 +30,16 @@ def test_the_lead_has_the_best_plain_question():
     )
 
 
+def test_the_lead_says_whether_a_bandit_without_training_does_better():
+    names = ("probes", "calls", "unique_attacks_per_1000_replies")
+    whole = material(rate=0.4).evaluation
+    untrained = {**whole.baseline, **{f"bandit_{name}": 9.0 for name in names}}
+    untrained["bandit_success_rate"] = Interval(0.9, 0.8, 1.0)
+    told = lead(material(evaluation=replace(whole, baseline=untrained)))
+
+    assert "A bandit over 9 untrained probes succeeds in 90.0% [80.0%, 100.0%], more often" in told
+
+
 def test_the_headline_has_success_gain_diversity_and_refusals():
     whole = material()
     attacker = {**whole.evaluation.attacker, "strategies": 7.5, "unique_attacks": 1234.0}
