@@ -21,6 +21,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
+from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt, shortened
 from astra_core.files import write_text
@@ -132,6 +133,17 @@ def examination_params(assignments: Sequence[str]) -> Params:
     params = changed_params(assignments, sections=sections)
     set_up_process(params)
     return params
+
+
+def folder_or_choice(path: Path) -> Path | Choice:
+    """What a command takes as a model: a folder, or a YAML file with name and options of a target.
+
+    Raises ConfigurationError if the file cannot be read as such.
+    """
+    if path.is_dir():
+        return path
+    record = load_yaml(read_yaml_text(path), subject=str(path), way_out="correct that line")
+    return Choice.read(record, where=str(path))
 
 
 def planned_params(

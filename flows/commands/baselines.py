@@ -1,15 +1,12 @@
 """``astra baselines``: what a trained attacker is worth beside attackers that nobody trained."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from flows.usage import Assignments
 from tasks.machine.console import progress, say_found
-
-if TYPE_CHECKING:
-    from astra_core.config import Choice
 
 
 def baselines(
@@ -31,7 +28,7 @@ def baselines(
     from dataclasses import asdict
 
     from flows.commands.model_serving import model_folders
-    from flows.settings import examination_params
+    from flows.settings import examination_params, folder_or_choice
     from tasks.figures.baselines import COUNT, Baselines
     from tasks.figures.examination import EvaluationFiles, EvaluationParams, Examiner
     from tasks.machine.tables import aligned
@@ -41,7 +38,7 @@ def baselines(
     from tasks.records.reports import write_record
 
     params = examination_params(assignments or [])
-    own = _speaker(speaker)
+    own = None if speaker is None else folder_or_choice(speaker)
     (weights,) = model_folders([attacker], params).values()
     files = EvaluationFiles(attacker=weights)
     prompts = read_prompts(files.valid / "test.parquet", limit=params.evaluation.num_prompts)
@@ -51,13 +48,3 @@ def baselines(
     write_record(found, BASELINES)
     lines = [*aligned([HEAD, *(row.told() for row in found.rows)]), *found.notes()]
     say_found(asdict(found), lines, as_json=as_json)
-
-
-def _speaker(path: Path | None) -> "Path | Choice | None":
-    from astra_core.config import Choice
-    from tasks.params.yaml_files import load_yaml, read_yaml_text
-
-    if path is None or path.is_dir():
-        return path
-    record = load_yaml(read_yaml_text(path), subject=str(path), way_out="correct that line")
-    return Choice.read(record, where=str(path))

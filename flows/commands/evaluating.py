@@ -1,5 +1,6 @@
 """``astra evaluate``: any attackers against any targets."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,7 +25,11 @@ def evaluate(
     ],
     target: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FOLDER", help="A model to attack, if not the one of params.yaml."),
+        typer.Option(
+            metavar="FOLDER|FILE",
+            help="Attacked in place of params.yaml's: a model, or a YAML file of a target with "
+            "name and options.",
+        ),
     ] = None,
     assignments: Assignments = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -33,7 +38,7 @@ def evaluate(
     from dataclasses import asdict
 
     from flows.commands.model_serving import model_folders
-    from flows.settings import examination_params
+    from flows.settings import examination_params, folder_or_choice
     from tasks.figures.crossing import BASE, base_with_target, crossed
 
     params = examination_params(assignments or [])
@@ -50,13 +55,20 @@ def evaluate(
             )
             raise ConfigurationError(msg)
         found[key] = folder
-    bases = {str(folder): base_with_target(folder, params) for folder in target or []}
-    bases = bases or {CONFIGURED: BASE}
+    worlds = {} if target else {CONFIGURED: (BASE, params)}
+    for path in target or []:
+        other = folder_or_choice(path)
+        if isinstance(other, Path):
+            worlds[str(path)] = base_with_target(other, params), params
+        else:
+            said = f"system.target={json.dumps(other.model_dump())}"
+            worlds[str(path)] = BASE, examination_params([*(assignments or []), said])
     cells = []
-    with progress("evaluation", total=len(found) * len(bases)) as advance:
-        for cell in crossed(found, bases, params):
-            cells.append(cell)
-            advance()
+    with progress("evaluation", total=len(found) * len(worlds)) as advance:
+        for name, (base, own) in worlds.items():
+            for cell in crossed(found, {name: base}, own):
+                cells.append(cell)
+                advance()
     say_found([asdict(cell) for cell in cells], _table(cells), as_json=as_json)
 
 

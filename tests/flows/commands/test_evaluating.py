@@ -27,15 +27,16 @@ def project(restored, tmp_path, monkeypatch):
 
 @pytest.mark.real
 def test_a_line_for_each_attacker_and_a_column_for_each_target(project, capsys):
-    targets = ["--target", "other", "--target", "models/base/tiny"]
+    Path("rules.yaml").write_text("name: scripted\n")
+    targets = ["--target", "other", "--target", "models/base/tiny", "--target", "rules.yaml"]
     assert 0 == run_command(["evaluate", "untrained", "x=a/attacker", *targets, *project])
     head, *rows, last = capsys.readouterr().out.splitlines()
 
-    assert ["attack success", "other", "models/base/tiny"] == [
+    assert ["attack success", "other", "models/base/tiny", "rules.yaml"] == [
         word.strip() for word in head.split("  ") if word.strip()
     ]
     assert ["untrained", "x"] == [row.split()[0] for row in rows]
-    assert all(2 == row.count("[") for row in rows)
+    assert all(3 == row.count("[") for row in rows)
     assert "on 4 test prompts" == last
 
 
@@ -55,7 +56,7 @@ def test_the_record_of_a_pair_is_json_on_demand(project, capsys):
     [
         (["7"], "version '7' of 'attacker' must be in the registry, got none"),
         (["x=a/attacker", "x=other"], "attackers must have names of their own, got 'x' twice"),
-        (["untrained", "--target", "gone"], "gone must be a Hugging Face folder, got no such"),
+        (["untrained", "--target", "gone"], "gone must exist, got no such file"),
         (["untrained", "--set", "prompts.path=x"], "--set must change training_seed"),
     ],
 )
