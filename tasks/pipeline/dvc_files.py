@@ -1,13 +1,16 @@
-"""Files of DVC that a kill cut short, set aside so that the same command can continue.
+"""Files of DVC that were damaged, set aside so that the same command can continue.
 
 DVC writes ``dvc.lock`` and its list of locks on files in place. Without the first it restores every
 stage from its cache, and without the second nothing is locked: so it can do without either.
 """
 
+import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from tasks.machine.console import say
+from tasks.machine.console import complain, say
 
 LOCK_FILE = Path("dvc.lock")
 HOLDERS = Path(".dvc/tmp/rwlock")
@@ -73,3 +76,37 @@ def _set_aside(path: Path) -> bool:
     path.replace(CUT / path.name)
     say(f"{path.name:<13}was cut short by a kill; DVC writes it again")
     return True
+
+
+def remove_damaged(stage: str) -> bool:
+    """Whether an output of a stage that DVC restored is not what it was; it and its copy are gone.
+
+    DVC takes the content of a copy that nobody may write to on trust.
+    """
+    from dvc.repo import Repo
+
+    with Repo(".") as repo:
+        outs = [out for out in repo.stage.load_one(name=stage).outs if out.use_cache]
+        pairs = [(file, md5, out) for out in outs for file, md5 in _files_of(out)]
+        bad = [(file, md5, out) for file, md5, out in pairs if not _has_content(file, md5)]
+        for file, md5, out in bad:
+            complain(f"{stage}: DVC's copy of {file} is damaged; it is made again")
+            for path in (file, Path(out.cache.oid_to_path(md5))):
+                path.unlink(missing_ok=True)
+    return bool(bad)
+
+
+def _files_of(out: Any) -> Iterator[tuple[Path, str]]:
+    """The files of an output, with the MD5 of what they held."""
+    found, place = out.get_obj(), Path(out.fs_path).relative_to(Path.cwd())
+    if out.hash_info.isdir:
+        yield from ((place.joinpath(*key), md5.value) for key, _, md5 in found)
+    else:
+        yield place, out.hash_info.value
+
+
+def _has_content(path: Path, md5: str) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "md5").hexdigest() == md5

@@ -25,7 +25,7 @@ from tasks.machine.parents import end_group_with_parent
 from tasks.machine.privacy import keep_private
 from tasks.machine.telling import tell_crash
 from tasks.pipeline import failures
-from tasks.pipeline.dvc_files import set_aside_cut
+from tasks.pipeline.dvc_files import remove_damaged, set_aside_cut
 from tasks.pipeline.workspace import prepare_dvc
 
 # Seconds between two checks whether another run still holds the stage.
@@ -130,6 +130,8 @@ def reproduce(stage: str, *, force: bool = False, patience_s: float = math.inf) 
         _reproduce_in_turn(stage, force=force, end=started + patience_s)
     except Exception as error:  # noqa: BLE001 - the boundary to DVC
         return _explain(error, stage)
+    if memory.restored and remove_damaged(stage):
+        return reproduce(stage, force=force, patience_s=patience_s)
     if memory.restored:
         say(f"{stage:<13}restored from DVC's cache ({time.monotonic() - started:.1f} s)")
     return 0

@@ -1,5 +1,6 @@
 """DVC in a process of its own: what it runs, what it tells, and that it dies with its parent."""
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -88,6 +89,36 @@ def test_a_result_whose_kept_copy_is_gone_or_damaged_is_made_again(project, dama
     assert (0, "worked\n", "") == (result.returncode, result.stdout, result.stderr)
     assert "done" == Path("out.txt").read_text()
     assert is_current("toy")
+
+
+@pytest.mark.real
+def test_a_kept_copy_that_was_cut_while_nobody_might_write_to_it_is_made_again(project):
+    (project / "dvc.yaml").write_text(
+        DVC_YAML.replace("[out.txt]\n  next", "[out.txt, more]\n  next")
+    )
+    (project / "toy.py").write_text(
+        f"{WORK}; Path('more').mkdir(); Path('more/a').write_text('also')"
+    )
+    _reproduce("toy")
+    for cut in ("out.txt", "more/a"):
+        copy = Path(".dvc/cache/files/md5").joinpath(*_places(Path(cut)))
+        for path in (Path("out.txt"), Path("more/a")):
+            path.unlink()
+        mode = copy.stat().st_mode
+        copy.chmod(0o600)
+        copy.write_bytes(b"")
+        copy.chmod(mode)
+        result = _reproduce("toy")
+
+        assert (0, "worked\n") == (result.returncode, result.stdout)
+        assert f"toy: DVC's copy of {cut} is damaged; it is made again\n" == result.stderr
+        assert ("done", "also") == (Path("out.txt").read_text(), Path("more/a").read_text())
+        assert is_current("toy")
+
+
+def _places(path):
+    md5 = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+    return md5[:2], md5[2:]
 
 
 @pytest.mark.real
