@@ -273,8 +273,9 @@ class Calls:
     def _refuse(self, reached: str) -> None:
         if reached:
             msg = (
-                f"{self.subject} must stay within its budget '{self._purse.name}', got {reached}; "
-                f"raise {self._place}.budget (what was answered is kept), or name another"
+                f"{self.subject} must stay within its budget '{self._purse.name}', got {reached}"
+                f"{self._purse.kept}; raise {self._place}.budget (what was answered is kept), or "
+                "name another"
             )
             raise BudgetError(msg)
 

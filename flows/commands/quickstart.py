@@ -13,6 +13,7 @@ from astra_core.errors import ConfigurationError
 from tasks.machine.console import libraries_to, quiet_libraries, say
 
 if TYPE_CHECKING:
+    from tasks.params.schema import Params
     from tasks.sources.files import FileRow
     from tasks.trials.file_check import FileCheck
 
@@ -52,6 +53,7 @@ def quickstart(
         done = subprocess.run([sys.executable, "-m", "flows.cli", *words], check=False)  # noqa: S603 - ours
         if done.returncode:
             raise typer.Exit(done.returncode)
+    say("params.yaml is written; 'astra run' runs it")
 
 
 def _aim_at(target: str, model: str | None) -> tuple[str, dict[str, Any]]:
@@ -140,12 +142,13 @@ def _first_row(prompts: Path, column: str | None) -> tuple["FileRow", str]:
 
 
 def _sizes(prompts: Path, values: list[str], preset: str) -> list[str]:
-    """Shares of the splits with which a short file passes the gate; none for one that does so.
+    """Sizes with which a short file passes the gate and a second duel has prompts; none if it does.
 
     Raises ConfigurationError if most rows are of no use: they would be too few for another reason.
     """
-    found, fewest = _check(prompts, values, preset)
+    found, params = _check(prompts, values, preset)
     shares: list[str] = []
+    fewest = params.validation.min_prompts
     if min(found.splits.values()) < fewest:
         if 2 * sum(found.splits.values()) < found.num_rows:
             told = next(found.lines()).partition(": ")[2]
@@ -157,11 +160,15 @@ def _sizes(prompts: Path, values: list[str], preset: str) -> list[str]:
     say(next(found.lines()))
     if shares:
         say(f"warning        {found.exam[0]}: the gate hardly promotes; bring more prompts")
+    test = found.splits["test"]
+    if test - params.evaluation.num_prompts < params.promotion.min_prompts <= test // 3:
+        # A duel with a champion takes prompts that the evaluation leaves out.
+        shares.append(f"evaluation.num_prompts={test - test // 3}")
     return shares
 
 
-def _check(prompts: Path, values: list[str], preset: str) -> tuple["FileCheck", int]:
-    """How the first two stages share the file out, and the fewest prompts wanted of a split."""
+def _check(prompts: Path, values: list[str], preset: str) -> tuple["FileCheck", "Params"]:
+    """How the first two stages share the file out, and with which parameters."""
     from flows.settings import planned_params
     from tasks.machine.environment import set_environment
     from tasks.trials.file_check import check_file
@@ -170,4 +177,4 @@ def _check(prompts: Path, values: list[str], preset: str) -> tuple["FileCheck", 
     set_environment(params)
     with libraries_to(Path(os.devnull)):
         found = check_file(params, prompts, params.prompts.dev_path)
-    return found, params.validation.min_prompts
+    return found, params

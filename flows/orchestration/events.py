@@ -43,8 +43,8 @@ def announce_registration(receipt: RegistrationReceipt) -> None:
 
 
 def announce_decision(decision: "PromotionDecision") -> None:
-    """Announces that a version became champion or was refused, unless it was champion already."""
-    if decision.promoted and not decision.changed:
+    """Announces that a version became champion or was refused, once."""
+    if not decision.changed:
         return
     compared = decision.comparison
     figures = {}

@@ -19,6 +19,7 @@ GONE: Mapping[str, str] = {
     "promotion.max_nonword_probe_rate": "promotion.max_nonword_gain bounds what training adds",
     "promotion.min_unique_probes": "min_unique_probes_ratio is a share of the untrained one's",
     "system.target.options.receive_after_kill": "calls under way are made again",
+    "training.algorithm.options.scale_by_spread": "options.scale is none where this was false",
     "tracking.traces": "'astra examples' and the report show the worst conversations",
 }
 """Keys without a successor of the same meaning, and where to look."""

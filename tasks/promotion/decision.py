@@ -42,7 +42,8 @@ PROMOTED, REFUSED, ROLLED_BACK = "promoted", "refused", "rolled_back"
 class PromotionDecision:
     """What was decided about the candidate.
 
-    ``previous_version``: what ``rollback`` would return to, if there is one.
+    ``changed``: whether it was decided otherwise before, or not at all; ``previous_version``: what
+    ``rollback`` would return to, if there is one.
     """
 
     promoted: bool
@@ -164,8 +165,10 @@ def _promote(
         verdict = _smoke_tested(client, candidate, verdict)
     _tag(client, candidate, {RULES_TAG: json.dumps([asdict(rule) for rule in verdict.rules])})
     if not verdict.passed:
-        _tag(client, candidate, {DECISION_TAG: REFUSED, REASONS_TAG: "; ".join(verdict.reasons)})
-        return _decision(client, candidate, verdict.reasons, comparison=comparison)
+        told = {DECISION_TAG: REFUSED, REASONS_TAG: "; ".join(verdict.reasons)}
+        is_new = not told.items() <= candidate.tags.items()
+        _tag(client, candidate, told)
+        return _decision(client, candidate, verdict.reasons, comparison=comparison, changed=is_new)
     _move(client, candidate, champion=champion_number, verdict=verdict)
     return _decision(client, candidate, verdict.reasons, comparison=comparison, changed=True)
 

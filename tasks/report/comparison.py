@@ -38,7 +38,15 @@ _FIGURES = {
     "reward_mean": ("Reward", ".3f"),
 }
 # Sections that an examination depends on, beside its prompts.
-_EXAMINED = ("system.", "evaluation.", "reward.", "prompts.", "models.target.")
+_EXAMINED = (
+    "system.",
+    "evaluation.",
+    "reward.",
+    "prompts.",
+    "models.target.",
+    "seed",
+    "training_seed",
+)
 _NUM_RESAMPLES = 10_000
 _SHORT = 16
 
@@ -146,7 +154,10 @@ def _obstacle(first: Material, second: Material, settings: tuple[Row, ...]) -> s
     keys = " and ".join(own.examination[:_SHORT] for own in (first, second))
     named = [row.label for row in settings if row.label.startswith(_EXAMINED)]
     why = f" ({', '.join(named[:5])} differ)" if named else ""
-    return f"they were examined differently, {keys}{why}"
+    both = " ".join(own.lineage.summary.version for own in (first, second))
+    return (
+        f"they were examined differently, {keys}{why}; 'astra evaluate {both}' examines them alike"
+    )
 
 
 def _differences(first: Material, second: Material) -> Iterator[RateDifference]:

@@ -101,7 +101,7 @@ class Findings:
         total = self.total
         parts = ", ".join(f"{name} {about(part.seconds)}" for name, part in self.parts.items())
         tokens = f"reads {total.tokens_in:,.0f} tokens, writes {total.tokens_out:,.0f}"
-        cost = "unknown; give --price-per-million-tokens"
+        cost = "unknown; 'astra trial --price-per-million-tokens PRICE' tells it"
         if math.isnan(total.tokens_in):
             tokens, cost = "does not count tokens", "unknown; it counts none"
         elif self.cost is not None:

@@ -107,6 +107,8 @@ def test_another_file_is_shared_out_anew(project, monkeypatch):
         params.validation.min_prompts,
         params.validation.languages,
     )
+    # A third of the test prompts is left for the duels after the first.
+    assert 74 == params.evaluation.num_prompts
 
 
 def _ended(words):

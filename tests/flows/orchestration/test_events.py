@@ -46,6 +46,7 @@ def _announce_all():
     announce_decision(_decision(promoted=True))
     announce_decision(_decision(promoted=True, changed=False))
     announce_decision(_decision(promoted=False))
+    announce_decision(_decision(promoted=False, changed=False))
     announce_reevaluation(_reevaluation(0.1))
     announce_reevaluation(_reevaluation(-0.1))
     announce_reevaluation(Reevaluation("attacker"))

@@ -56,6 +56,8 @@ def test_a_candidate_no_better_than_the_untrained_attacker_is_refused(project):
     decision = promote()
 
     assert not decision.promoted
+    assert decision.changed
+    assert not promote().changed
     assert aliases() == {"candidate": "2"}
     assert tags("2")["promotion.decision"] == "refused"
     assert decision.reasons[0].startswith("gain must lie above 0 points beyond chance, got gain +0")
