@@ -122,7 +122,7 @@ def test_a_spent_budget_ends_training_with_what_was_learned(project):
 def test_rollouts_or_an_examination_beyond_the_budget_are_one_line(project):
     with hostile_server() as server:
         with pytest.raises(
-            BudgetError, match="15 calls made and 48 more .*; evaluation_share keeps"
+            BudgetError, match=r"15 calls made and 48 more .*; evaluation_share keeps"
         ):
             run(params_for(server.url, budget={"calls": 20}), STAGES[0])
 
