@@ -82,14 +82,7 @@ def publish_run(receipt: Path = RECEIPT) -> None:
 
 def publish_docs(stage: str) -> None:
     """Shows where the stage's Data Docs are, if there are any."""
-    page = DOCS[stage]
-    if page.is_file():
-        create_link_artifact(
-            key=f"data-docs-{page.stem}",
-            link=page.absolute().as_uri(),
-            link_text=str(page),
-            description="A file of this project: a browser opens it by its path.",
-        )
+    _publish_file(f"data-docs-{DOCS[stage].stem}", DOCS[stage], "Data Docs")
 
 
 def publish_drift(found: DataDrift) -> None:
@@ -103,13 +96,13 @@ def publish_drift(found: DataDrift) -> None:
 
 def publish_report(report: Path = REPORT) -> None:
     """Shows where the report of the version is, if there is one."""
-    if report.is_file():
-        create_link_artifact(
-            key="report",
-            link=report.absolute().as_uri(),
-            link_text=str(report),
-            description="A file of this project: a browser opens it by its path.",
-        )
+    _publish_file("report", report, "Report, as 'astra report --open' shows it")
+
+
+def _publish_file(key: str, path: Path, about: str) -> None:
+    """Shows the address of a file to copy: browsers follow no link to one from a server's page."""
+    if path.is_file():
+        publish_page(key, f"`{path.absolute().as_uri()}`", f"{about}: open this address")
 
 
 def run_address(receipt: RegistrationReceipt) -> str:
