@@ -91,7 +91,7 @@ class Purse:
         return Limits.of(self._budget, is_evaluation=self._is_evaluation)
 
     @property
-    def kept(self) -> str:
+    def reserve(self) -> str:
         """What of the budget is kept for evaluations now, in words; empty for nothing."""
         share = 0.0 if self._is_evaluation else self._budget.evaluation_share
         return f"; evaluation_share keeps {share:.0%} of it for evaluations" if share else ""

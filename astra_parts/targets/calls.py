@@ -274,8 +274,8 @@ class Calls:
         if reached:
             msg = (
                 f"{self.subject} must stay within its budget '{self._purse.name}', got {reached}"
-                f"{self._purse.kept}; raise {self._place}.budget (what was answered is kept), or "
-                "name another"
+                f"{self._purse.reserve}; raise {self._place}.budget (what was answered is kept), "
+                "or name another"
             )
             raise BudgetError(msg)
 

@@ -64,10 +64,8 @@ def confirmed_share(digest: str, *, archive: Path = ARCHIVE) -> tuple[Interval, 
     None where they spoke of none.
     """
     try:
-        found, labels = (
-            read_archive(archive, Choosing(version=(digest, "")).of),
-            read_labels(archive),
-        )
+        found = read_archive(archive, Choosing(version=(digest, "")).of)
+        labels = read_labels(archive)
     except DataError:
         return None
     told = held_share([each for each in found if each.source == EVALUATION], labels)

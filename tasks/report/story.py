@@ -123,7 +123,7 @@ def limits(material: Material) -> list[str]:
         told.append(f"{kind[0].upper()}{kind[1:]}.")
     if belief is None or belief.calibration is None:
         told.append(
-            _told_by_people(found, *material.confirmed) if material.confirmed else _NEVER_CALIBRATED
+            _people_line(found, *material.confirmed) if material.confirmed else _NEVER_CALIBRATED
         )
     share = found.attacker.get("unjudged_rate")
     if isinstance(share, int | float) and share > 0:
@@ -144,7 +144,7 @@ def limits(material: Material) -> list[str]:
     return [*told, _NOT_HARM]
 
 
-def _told_by_people(found: EvaluationRecord, held: Interval, number: int) -> str:
+def _people_line(found: EvaluationRecord, held: Interval, number: int) -> str:
     """What labels of its findings leave of a version's success rate."""
     left = corrected_by_people(found.rate(), held)
     return (
