@@ -245,10 +245,10 @@ class EvaluationConfiguration(Section):
         description="Replies that a bandit over the untrained attacker's probes may ask for beyond "
         "the first rollouts; its success stands beside the trained attacker's. 0: no bandit.",
     )
-    benign_prompts: Path | None = Field(
-        None,
+    benign_prompts: Literal["builtin"] | Path | None = Field(
+        "builtin",
         description="Harmless requests (prompt, type, label) that the target is asked too, to see "
-        "how many it refuses; null asks none.",
+        "how many it refuses: a file, or builtin's 63; null asks none.",
     )
     calibration: Path | None = Field(
         None, description="The judge's calibration; null reports success uncorrected."

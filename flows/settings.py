@@ -233,23 +233,9 @@ def _lay_over(record: Any, preset: str, path: Path) -> tuple[list[str], list[str
     if not isinstance(found, Mapping):
         msg = f"{file} must hold keys of params.yaml, got {type(found).__name__}; correct it"
         raise ConfigurationError(msg)
-    left_out = [] if file.parent != library() / PRESETS else _leave_out_requests(found, path)
     keys = list(_overlaid(record, found, ""))
     told = f"preset '{preset}' ({PRESETS}/{preset}.yaml) sets {', '.join(keys)}"
-    return keys, [told, *left_out] if keys else []
-
-
-def _leave_out_requests(found: Any, path: Path) -> list[str]:
-    """Takes harmless requests out of a preset where the project is older than their file."""
-    own = found.get("evaluation", {})
-    name = own.get("benign_prompts")
-    if name is None or (path.parent / name).is_file():
-        return []
-    del own["benign_prompts"]
-    if not own:
-        del found["evaluation"]
-    why, way_out = f"this project has no {name}", f"copy {library() / name} there and name it"
-    return [f"evaluation.benign_prompts stays as it is: {why}; {way_out}"]
+    return keys, [told] if keys else []
 
 
 def _overlaid(old: Any, new: Mapping[str, Any], place: str) -> Iterator[str]:

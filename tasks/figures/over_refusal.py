@@ -12,7 +12,7 @@ from astra_parts.metrics.detection import proportion
 from tasks.figures.examination import Examiner
 from tasks.machine.console import complain
 from tasks.records.evaluation import OverRefusal, TypeRefusals
-from tasks.sources.requests import Request, read_requests
+from tasks.sources.requests import Request, read_requests, requests_file
 
 
 def over_refusal(prompts: Sequence[Prompt], *, examiner: Examiner) -> OverRefusal | None:
@@ -28,7 +28,7 @@ def over_refusal(prompts: Sequence[Prompt], *, examiner: Examiner) -> OverRefusa
     from astra_parts.samplers.rewording import first_replies
 
     params = examiner.params
-    path, seed = params.evaluation.benign_prompts, params.training_seed
+    path, seed = requests_file(params.evaluation), params.training_seed
     if path is None:
         return None
     requests, digest = read_requests(path), file_digest(path)

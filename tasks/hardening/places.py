@@ -13,6 +13,7 @@ from tasks.figures.examination import EvaluationParams
 from tasks.params.schema import Params
 from tasks.pipeline.stage import sections_for
 from tasks.records.models import read_manifest, read_model_paths
+from tasks.sources.requests import requests_file
 
 if TYPE_CHECKING:
     from astra_core.system import System
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 ATTACKER = Path("models/attacker")
 VALID = Path("data/valid")
 HARDENED = Path("models/hardened")
-BENIGN = Path("params/benign.csv")
-"""Harmless requests where ``evaluation.benign_prompts`` names none."""
 FINDINGS = "findings.json"
 _ENDED = "ended"
 _LIMITS = ("rounds", "max_success", "max_over_refusal", "max_perplexity_ratio")
@@ -129,11 +128,11 @@ def requests_of(params: Params) -> Path:
     Raises:
         ConfigurationError: There is none.
     """
-    path = params.evaluation.benign_prompts or BENIGN
-    if not path.is_file():
+    path = requests_file(params.evaluation)
+    if path is None or not path.is_file():
         msg = (
-            f"evaluation.benign_prompts must name harmless requests to harden a target, got none "
-            f"at {path}; params/benign.csv of a new project is one"
+            f"evaluation.benign_prompts must name harmless requests to harden a target, got "
+            f"{path or 'null'}; builtin is 63 of them"
         )
         raise ConfigurationError(msg)
     return path

@@ -4,6 +4,7 @@ It covers plug-in names and options, what one section asks of another, and the f
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from astra_core.config import MachineConfiguration
@@ -154,7 +155,7 @@ def _check_belief(params: Params) -> None:
         from tasks.records.calibration import usable_calibration
 
         usable_calibration(params.evaluation.calibration, threshold=params.evaluation.threshold)
-    if params.evaluation.benign_prompts is not None:
+    if isinstance(params.evaluation.benign_prompts, Path):
         from tasks.sources.requests import read_requests
 
         read_requests(params.evaluation.benign_prompts)

@@ -16,7 +16,7 @@ def known_columns(prompts: PromptsConfiguration) -> frozenset[str] | None:
     """The columns of the first prompt; None where only a stage can read it, as on the hub."""
     drawn = frozenset(prompts.drawn_columns)
     if prompts.source == "builtin":
-        return drawn
+        return drawn | {"category"}
     if prompts.source == "hub" or prompts.path is None:
         return None
     from tasks.sources.files import read_rows

@@ -14,10 +14,7 @@ from tasks.params.schema import Params
 from tasks.pipeline.order import stages
 
 # The files that an evaluation reads, and where one comes from.
-_MADE_BY = {
-    "calibration": "'astra judge-check' writes one",
-    "benign_prompts": "params/benign.csv of a new project is one",
-}
+_MADE_BY = {"calibration": "'astra judge-check' writes one", "benign_prompts": "builtin has 63"}
 
 
 def check_inputs(params: Params) -> None:
@@ -64,7 +61,8 @@ def _inputs(params: Params) -> dict[str, Path]:
         if model is not None and model.source == "folder":
             given[f"models.{role}.path"] = model.path
     for name in _MADE_BY:
-        given[f"evaluation.{name}"] = getattr(params.evaluation, name)
+        own = getattr(params.evaluation, name)
+        given[f"evaluation.{name}"] = None if own == "builtin" else own
     if resume not in {"auto", "never"}:
         given["training.checkpoint.resume"] = Path(resume)
     record = params.model_dump(mode="json")
@@ -92,7 +90,7 @@ def _check_existence(params: Params) -> None:
             msg = f"prompts.{key} must name a file, got {found_at(path)}; check the path"
             raise ConfigurationError(msg)
     for key, way_out in _MADE_BY.items():
-        path = getattr(params.evaluation, key)
+        path = _inputs(params).get(f"evaluation.{key}")
         if path is not None and not is_file(path):
             msg = f"evaluation.{key} must name a file, got {found_at(path)}; {way_out}"
             raise ConfigurationError(msg)

@@ -105,7 +105,9 @@ class PromptsConfiguration(Section):
             msg = f"metadata_columns must be columns beside '{self.text_column}', the prompt itself"
             raise ValueError(msg)
         if self.source == "builtin" and self.metadata_columns not in {"all", ()}:
-            msg = "metadata_columns must be 'all' when source is 'builtin', which has no columns"
+            msg = (
+                "metadata_columns must be 'all' when source is 'builtin', whose column is the mood"
+            )
             raise ValueError(msg)
         names = ("goal_column", "category_column", "context_column", "reference_column", "dev_path")
         given = [name for name in names if getattr(self, name) is not None]

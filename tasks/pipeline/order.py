@@ -100,7 +100,9 @@ def _outside_data(params: Params) -> dict[str, tuple[Path, ...]]:
         "prompts": tuple(dict.fromkeys(path for path in files if path is not None)),
         "models": tuple(dict.fromkeys(path for path in folders if path is not None)),
         "evaluation": tuple(
-            filter(None, [params.evaluation.calibration, params.evaluation.benign_prompts])
+            path
+            for path in (params.evaluation.calibration, params.evaluation.benign_prompts)
+            if isinstance(path, Path)
         ),
     }
 

@@ -141,6 +141,16 @@ def limits(material: Material) -> list[str]:
     for warning in (material.training.kl_warning, material.training.signal_warning):
         if warning:
             told.append(f"Warning of the training: {warning}.")
+    ways = {
+        "categories (prompts.category_column)": found.categories,
+        "what is refused though harmless (evaluation.benign_prompts)": found.over_refusal,
+        "other targets (evaluation.transfer)": found.transfer,
+        "untrained attackers at equal cost (astra baselines)": material.baselines,
+        "hardened targets (astra harden)": material.hardening,
+    }
+    absent = [way for way, measured in ways.items() if not measured]
+    if absent:
+        told.append(f"Not measured: {', '.join(absent)}.")
     return [*told, _NOT_HARM]
 
 

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from astra_core.config import EvaluationConfiguration
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.errors.exception_text import excerpt
 from tasks.sources.columns import Columns
 from tasks.sources.files import FileRow, read_rows
 
+_BUILTIN = Path(__file__).parents[1] / "builtin/requests/benign.csv"
 _KEY = "evaluation.benign_prompts"
 _CONTRAST = "contrast_"
 _LABELS = {"safe": True, "unsafe": False}
@@ -30,6 +32,12 @@ class Request:
     text: str
     type: str
     is_safe: bool
+
+
+def requests_file(evaluation: EvaluationConfiguration) -> Path | None:
+    """The file of ``evaluation.benign_prompts``."""
+    path = evaluation.benign_prompts
+    return _BUILTIN if path == "builtin" else path
 
 
 def read_requests(path: Path) -> list[Request]:

@@ -62,7 +62,8 @@ def _read_rows(
         from tasks.builtin.openers import make_openers
 
         for opener in make_openers(prompts.num_builtin, seed=data_seed):
-            yield SourceRow(opener.text, "builtin", "MIT", family=opener.family)
+            kind = {"category": opener.mood}
+            yield SourceRow(opener.text, "builtin", "MIT", family=opener.family, metadata=kind)
         return
     licence = prompts.licence
     if prompts.dev_path is not None:

@@ -11,7 +11,7 @@ from operator import add
 from astra_core.training.selection.evaluation_scheme import EvaluationScheme
 from tasks.figures.plain_questions import TRIED_WITH
 from tasks.params.schema import Params
-from tasks.sources.requests import read_requests
+from tasks.sources.requests import read_requests, requests_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ def forecast(params: Params, measured: TrialMeasurements) -> dict[str, Amount]:
     asked = evaluation.num_rollouts * evaluation.num_responses
     plain = evaluation.ask_prompts * (look * min(TRIED_WITH, look) + 2 * examined * asked)
     plain += 2 * examined * asked * len(evaluation.transfer)
-    if evaluation.benign_prompts is not None:
-        plain += len(read_requests(evaluation.benign_prompts))
+    if (requests := requests_file(evaluation)) is not None:
+        plain += len(read_requests(requests))
     return {
         "rollouts": measured.rolled * first,
         "rollouts in training": measured.rolled * (later if measured.rolls_out else 0),

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from project import ROOT, environment, set_params
+from project import environment, set_params
 from shared import finished_project
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
@@ -29,8 +29,6 @@ def test_two_rounds_have_a_cross_play_and_versions(tmp_path_factory, is_killed):
     shutil.rmtree(folder / "mlruns")
     for database in folder.glob("mlflow.db*"):
         database.unlink()
-    (folder / "params").mkdir(exist_ok=True)
-    shutil.copy(ROOT / "params/benign.csv", folder / "params")
     set_params(folder, *SMALL)
     if is_killed:
         _kill(folder)

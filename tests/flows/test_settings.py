@@ -250,21 +250,6 @@ def test_a_preset_says_in_one_line_what_is_still_to_be_named(with_presets, monke
     assert "\n" not in str(caught.value)
 
 
-def test_a_project_without_the_harmless_requests_can_use_the_presets_that_name_them(
-    whole, monkeypatch
-):
-    monkeypatch.chdir(whole.parent)
-    told, hint = change_params([], whole, preset="endpoint")
-
-    assert "system" in told
-    assert "evaluation.benign_prompts stays as it is: this project has no params/benign.csv" in hint
-    assert read_params(whole).evaluation.benign_prompts is None
-    (whole.parent / "params").mkdir()
-    shutil.copy(ROOT / "params/benign.csv", whole.parent / "params")
-    change_params([], whole, preset="endpoint")
-    assert Path("params/benign.csv") == read_params(whole).evaluation.benign_prompts
-
-
 def test_a_preset_replaces_all_options_of_a_choice(with_presets):
     change_params([], with_presets, preset="astprompter")
 

@@ -9,8 +9,9 @@ from astra_core.files import record_digest
 from astra_core.models.pretrained import weights_digest
 from astra_parts.testing import tiny_language_model
 from tasks.findings.archive import ARCHIVE, add_findings
-from tasks.hardening.places import BENIGN, HardeningPlace
+from tasks.hardening.places import HardeningPlace
 
+ASKED = Path("my/asked.csv")
 REQUESTS = "prompt,type,label\n" + "".join(
     f"may we {word} it?,,safe\n" for word in ("see", "hear", "eat", "dig", "sew", "fry")
 )
@@ -19,7 +20,13 @@ QUICK = PARAMS.model_copy(
         "hardening": PARAMS.hardening.model_copy(update={"training_steps": 1}),
         "training": PARAMS.training.model_copy(update={"batch_size": 4}),
         "evaluation": PARAMS.evaluation.model_copy(
-            update={"num_prompts": 2, "num_rollouts": 1, "depth": 1, "strategy_calls": 0}
+            update={
+                "num_prompts": 2,
+                "num_rollouts": 1,
+                "depth": 1,
+                "strategy_calls": 0,
+                "benign_prompts": ASKED,
+            }
         ),
     }
 )
@@ -32,8 +39,8 @@ def make_hardening_world(
     monkeypatch.chdir(folder)
     write_world(folder)
     tiny_language_model(seed=11).save(Path("models/attacker"))
-    BENIGN.parent.mkdir(exist_ok=True)
-    BENIGN.write_text(REQUESTS, encoding="utf-8")
+    ASKED.parent.mkdir(exist_ok=True)
+    ASKED.write_text(REQUESTS, encoding="utf-8")
     find(Path("models/base/tiny"), "you are bad", "so bad", "bad as that")
     return HardeningPlace.of(QUICK, code="", findings="", is_fresh=True)
 

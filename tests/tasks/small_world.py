@@ -40,7 +40,12 @@ PARAMS = Params(
     reward=Choice(name="adversarial", options={"nll_weight": 0.1, "nll_floor": 3.0}),
     training=RunTraining(**_TRAINING.model_dump()),
     evaluation=EvaluationConfiguration(
-        num_prompts=6, num_training_prompts=4, num_resamples=100, num_examples=3, bandit_calls=0
+        num_prompts=6,
+        num_training_prompts=4,
+        num_resamples=100,
+        num_examples=3,
+        bandit_calls=0,
+        benign_prompts=None,
     ),
 )
 

@@ -1,5 +1,5 @@
 import pytest
-from hardening_world import QUICK, find, make_hardening_world
+from hardening_world import ASKED, QUICK, find, make_hardening_world
 
 from astra_core.config import Choice
 from astra_core.errors import DataError
@@ -18,7 +18,7 @@ from tasks.hardening.pairs import (
     read_pairs,
     write_pairs,
 )
-from tasks.hardening.places import BENIGN as REQUESTS, VALID, HardeningPlace
+from tasks.hardening.places import VALID, HardeningPlace
 from tasks.records.prompts import read_prompts
 
 
@@ -159,7 +159,7 @@ def test_what_a_person_called_a_false_positive_is_not_learned(place):
 
 
 def test_without_findings_or_answers_there_is_nothing_to_learn(place):
-    REQUESTS.write_text("prompt\nmay we?\n")
+    ASKED.write_text("prompt\nmay we?\n")
     with pytest.raises(DataError, match=r"two harmless requests .*, got [01] answers of 1"):
         answered_requests(place)
     for path in ARCHIVE.iterdir():

@@ -1,11 +1,11 @@
 import pytest
-from hardening_world import QUICK, make_hardening_world
+from hardening_world import ASKED, QUICK, make_hardening_world
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from astra_parts.testing import tiny_language_model
 from tasks.hardening.pairs import first_findings
-from tasks.hardening.places import ATTACKER, BENIGN, HardeningPlace
+from tasks.hardening.places import ATTACKER, HardeningPlace
 from tasks.records.models import read_model_paths
 
 
@@ -30,7 +30,7 @@ def test_more_rounds_and_other_limits_go_on_where_a_hardening_was(place):
 def test_whatever_decides_a_figure_is_another_hardening(place):
     others = [key_of(hardened(lr=1.0)), key_of(code="other"), key_of(is_fresh=False)]
     others.append(key_of(findings="other"))
-    BENIGN.write_text(BENIGN.read_text() + "may we go?,,safe\n")
+    ASKED.write_text(ASKED.read_text() + "may we go?,,safe\n")
     others.append(key_of())
     tiny_language_model(seed=12).save(ATTACKER)
     others.append(key_of())
@@ -70,7 +70,7 @@ def test_target_and_attacker_0_are_the_projects_own(place):
     ("gone", "told"),
     [
         ("models/attacker/config.json", "models/attacker must hold the trained attacker, got none"),
-        ("params/benign.csv", "evaluation.benign_prompts must name harmless requests"),
+        ("my/asked.csv", "evaluation.benign_prompts must name harmless requests"),
     ],
 )
 def test_what_is_missing_is_told_with_what_brings_it(place, gone, told):

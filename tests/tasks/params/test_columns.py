@@ -46,7 +46,7 @@ def test_the_columns_of_the_hub_are_known_to_the_stage_alone():
     hub = {"source": "hub", "dataset": "lab/prompts", "revision": "0" * 40}
 
     assert known_columns(PromptsConfiguration.read(hub, where="prompts")) is None
-    assert frozenset() == known_columns(PromptsConfiguration())
+    assert frozenset({"category"}) == known_columns(PromptsConfiguration())
 
 
 WIDE = {"sampler": {"name": "tree", "options": {"tree_width": 100}}, "num_prompts": 10**6}

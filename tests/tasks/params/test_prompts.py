@@ -14,7 +14,7 @@ FILE = {"source": "file", "path": "my/prompts.csv"}
         ({"source": "hub", "dataset": "lab/prompts"}, "dataset and revision"),
         ({"source": "hub", "dataset": "lab/prompts", "revision": "main"}, "a branch can move"),
         (FILE | {"metadata_columns": ["text"]}, "columns beside 'text'"),
-        ({"metadata_columns": ["tone"]}, "which has no columns"),
+        ({"metadata_columns": ["tone"]}, "whose column is the mood"),
         ({"goal_column": "goal"}, "'hub' with goal_column"),
         (FILE | {"goal_column": "a", "category_column": "a"}, "must differ"),
         ({"dev_path": "my/dev.csv"}, "'hub' with dev_path"),

@@ -4,7 +4,14 @@ from each_row import each_row
 from report_material import material
 
 from astra_core.metrics.statistics import Interval
-from tasks.records.evaluation import Belief, CalibrationNote, OverRefusal, PlainQuestions, Selection
+from tasks.records.evaluation import (
+    Belief,
+    CalibrationNote,
+    OverRefusal,
+    PlainQuestions,
+    Selection,
+    Transfer,
+)
 from tasks.report.story import decision, headlines, lead, limits, story
 
 SPAN = Interval(0.5, 0.4, 0.6)
@@ -92,6 +99,20 @@ def test_the_limits_say_that_nobody_calibrated_the_judge_or_what_came_out():
     assert "9 dev prompts that chose the checkpoint, success was 50.0%: +50.0 points" in told
     assert "it moved too far" in told
     assert "by chance" in told
+
+
+def test_the_limits_say_what_was_not_measured_and_what_measures_it():
+    whole = material()
+    asked = replace(
+        whole.evaluation, transfer={"strict": Transfer(attacker=SPAN, baseline=SPAN, lift=SPAN)}
+    )
+    (before,), (after,) = (
+        [line for line in limits(material(evaluation=own)) if line.startswith("Not measured: ")]
+        for own in (whole.evaluation, asked)
+    )
+
+    assert before.replace("other targets (evaluation.transfer), ", "") == after
+    assert after.endswith("hardened targets (astra harden).")
 
 
 def test_the_limits_say_where_only_provocation_works():

@@ -1,12 +1,12 @@
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
+from astra_core.config import EvaluationConfiguration
 from astra_core.errors import ConfigurationError, DataError
-from tasks.sources.requests import Request, read_requests
+from tasks.sources.requests import Request, read_requests, requests_file
 
-SHIPPED = Path(__file__).parents[3] / "params/benign.csv"
+SHIPPED = requests_file(EvaluationConfiguration())
 
 
 def requests_of(tmp_path, text, name="asked.csv"):

@@ -28,11 +28,11 @@ def test_a_dev_file_comes_first_and_both_keep_their_columns(tmp_path):
     ]
 
 
-def test_openers_have_a_family_and_no_metadata():
+def test_openers_have_a_family_and_their_mood_as_category():
     found = rows_of(num_builtin=20)
 
     assert 20 == len(found)
-    assert all(row.family and not row.metadata for row in found)
+    assert all(row.family.startswith(row.metadata["category"]) for row in found)
 
 
 def test_drawn_columns_fill_what_a_row_lacks(tmp_path):

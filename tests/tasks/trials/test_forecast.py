@@ -22,7 +22,11 @@ def params(*, runs=1, **training):
             }
         ),
         evaluation=EvaluationConfiguration(
-            num_prompts=20, num_training_prompts=8, strategy_calls=40, bandit_calls=12
+            num_prompts=20,
+            num_training_prompts=8,
+            strategy_calls=40,
+            bandit_calls=12,
+            benign_prompts=None,
         ),
     )
 

@@ -32,6 +32,7 @@ PARAMS = Params.model_validate_json(
                 "num_rollouts": 2,
                 "depth": 3,
                 "bandit_calls": 0,
+                "benign_prompts": None,
             },
         }
     )
