@@ -91,7 +91,7 @@ def findings(
         writing = _export_to(export, to, detail, as_suite=as_suite)
         chosen = _usable(_choose(*choosing), writing[0])
         if as_suite:
-            _repeat(chosen, _replayer(*asking), *writing)
+            _repeat([each for each, _ in chosen], _replayer(*asking), *writing)
         else:
             _write(chosen, *writing)
 
@@ -142,16 +142,21 @@ def _choose(
     return read_archive(choose=Choosing(category, min_score, target, _keys_of(version)).of)
 
 
-def _usable(chosen: "list[ArchivedFinding]", name: str) -> "list[ArchivedFinding]":
-    """Those with a label for the labelled export, for all else those that nobody calls false."""
+def _usable(chosen: "list[ArchivedFinding]", name: str) -> "list[tuple[ArchivedFinding, str]]":
+    """Those with a label for the labelled export, for all else those that nobody calls false.
+
+    With their labels.
+    """
     from tasks.findings.exports import LABELLED
-    from tasks.findings.labels import newest_label, read_labels, without_false
+    from tasks.findings.labels import newest_label, read_labels
 
     labels = read_labels()
+    newest = ((each, newest_label(each, labels)) for each in chosen)
+    told = [(each, label.label if label else "") for each, label in newest]
     if name == LABELLED:
-        kept = [each for each in chosen if newest_label(each, labels)]
+        kept = [own for own in told if own[1]]
     else:
-        kept = without_false(chosen, labels)
+        kept = [own for own in told if own[1] != "false_positive"]
         if left_out := len(chosen) - len(kept):
             complain(f"{left_out} left out that people call false positives")
     if not kept:
@@ -234,16 +239,14 @@ def _minimise(one: "ArchivedFinding", replayer: "Replayer", calls: int) -> "Arch
     return short
 
 
-def _write(chosen: Sequence["ArchivedFinding"], name: str, to: Path, level: "Detail") -> None:
+def _write(
+    chosen: "Sequence[tuple[ArchivedFinding, str]]", name: str, to: Path, level: "Detail"
+) -> None:
     from tasks.findings.exports import export
-    from tasks.findings.labels import newest_label, read_labels
     from tasks.findings.listing import shown
     from tasks.findings.replay import SuiteCase
 
-    labels, cases = read_labels(), []
-    for each in chosen:
-        label = newest_label(each, labels)
-        cases.append(SuiteCase(shown(each, level), label=label.label if label else ""))
+    cases = [SuiteCase(shown(each, level), label=label) for each, label in chosen]
     for place in export(name, cases, to):
         say(f"{place} has {len(chosen)} findings, their text {level}")
 

@@ -35,7 +35,16 @@ class Choosing:
     version: tuple[str, str] | None = None
 
     def of(self, findings: Sequence[ArchivedFinding]) -> list[ArchivedFinding]:
-        """Those that are chosen."""
+        """Those that are chosen.
+
+        Raises:
+            ConfigurationError: No finding is of the category.
+        """
+        known = {label_of(each.category) for each in findings}
+        if self.category and not {self.category, label_of(self.category)} & known:
+            told = ", ".join(sorted(known))
+            msg = f"--category must be one of {told}, got {excerpt(self.category)}; name one"
+            raise ConfigurationError(msg)
         return [each for each in findings if self._has(each)]
 
     def _has(self, each: ArchivedFinding) -> bool:

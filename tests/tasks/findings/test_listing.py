@@ -23,6 +23,8 @@ def test_findings_are_chosen_by_each_thing_and_by_all_together():
     assert [trained] == Choosing(version=("b" * 64, "k" * 64)).of(every)
     assert [trained] == Choosing(version=("", "k" * 64)).of([trained, finding(attacker="")])
     assert [] == Choosing(category="insults", min_score=0.8).of(every)
+    with pytest.raises(ConfigurationError, match="must be one of insults, none, got 'rude'"):
+        Choosing(category="rude").of(every)
     # By the names that the list shows, too.
     spaced = finding(metadata=json.dumps({"category": " Hate "}))
     assert [trained] == Choosing(category="none").of(every)
