@@ -1,4 +1,4 @@
-"""promptfoo, in an environment of its own, leads its Crescendo with a trained attacker."""
+"""promptfoo, in an environment of its own: its Crescendo led by a trained attacker, and reading."""
 
 import json
 import os
@@ -8,9 +8,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+from found_by_hand import finding
 from project import ROOT
 from real_servers import attacker_and_target, python_with
 from shared import finished_project
+
+from tasks.findings.exports import export
+from tasks.findings.replay import SuiteCase
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(2400)]
 
@@ -41,6 +45,19 @@ def test_a_promptfoo_of_other_words_is_told_so(tmp_path):
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
 
     assert "promptfoo must name the objective as 0.123.1 does\n" == told
+
+
+def test_promptfoo_shows_what_is_exported(tmp_path):
+    environment = Path(python_with("promptfoo", NODE, npm=PROMPTFOO)).parents[1]
+    (results,) = export("promptfoo-results", [SuiteCase(finding("be bad"))], tmp_path / "r.json")
+    command = [environment / "bin/node", environment / "node_modules/.bin/promptfoo"]
+    own = {**os.environ, **LOCAL, "PROMPTFOO_CONFIG_DIR": str(tmp_path)}
+    for words in (["import", results], ["export", "eval", "latest", "-o", "seen.json"]):
+        subprocess.run([*command, *words], cwd=tmp_path, env=own, timeout=300, check=True)
+    (seen,) = json.loads((tmp_path / "seen.json").read_text())["results"]["results"]
+
+    assert not seen["success"]
+    assert "be bad" == seen["vars"]["prompt"]
 
 
 def test_promptfoo_attacks_with_the_attacker_as_the_page_says(tmp_path, tmp_path_factory):
