@@ -20,8 +20,12 @@ _ASKED_AFTER = frozenset(
         "bandit_calls",
         "benign_prompts",
         "calibration",
+        "num_examples",
+        "num_prompts",
+        "rarefied_to",
         "second_judge",
         "second_threshold",
+        "strategy_calls",
         "transfer",
     }
 )

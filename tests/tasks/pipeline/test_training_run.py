@@ -115,8 +115,12 @@ def test_what_only_the_evaluation_asks_is_asked_after_the_training(project):
         "bandit_calls": 7,
         "benign_prompts": Path("my/benign.csv"),
         "calibration": Path("my/calibration.json"),
+        "num_examples": 2,
+        "num_prompts": 7,
+        "rarefied_to": 9,
         "second_judge": Choice(name="profanity"),
         "second_threshold": 0.7,
+        "strategy_calls": 8,
         "transfer": {"a number": TransferConfiguration(columns={"secret": "7306"})},
     }
     keys = {run_of(changed("evaluation", **{name: value})).key for name, value in asked.items()}
