@@ -1,19 +1,17 @@
 """``astra evaluate``: any attackers against any targets."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
+from astra_core.metrics.statistics import Interval
 from flows.usage import Assignments
 from tasks.machine.console import progress, say_found
-
-if TYPE_CHECKING:
-    from tasks.figures.crossing import Crossed
 
 UNTRAINED, CONFIGURED = "untrained", "params.yaml"
 
@@ -35,11 +33,10 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Examine any versions or folders on the test prompts, against one target or several."""
-    from dataclasses import asdict
-
     from flows.commands.model_serving import model_folders
     from flows.settings import examination_params, folder_or_choice
-    from tasks.figures.crossing import BASE, base_with_target, crossed
+    from tasks.figures.crossing import BASE, base_with_target
+    from tasks.stages.evaluation import evaluate_checkpoint
 
     params = examination_params(assignments or [])
     found: dict[str, Path | None] = {}
@@ -63,22 +60,25 @@ def evaluate(
         else:
             said = f"system.target={json.dumps(other.model_dump())}"
             worlds[str(path)] = BASE, examination_params([*(assignments or []), said])
-    cells = []
+    cells: list[dict[str, Any]] = []
     with progress("evaluation", total=len(found) * len(worlds)) as advance:
         for name, (base, own) in worlds.items():
-            for cell in crossed(found, {name: base}, own):
-                cells.append(cell)
+            for attacker, weights in found.items():
+                record, _ = evaluate_checkpoint(weights, own, base=base)
+                cells.append({"attacker": attacker, "target": name, "record": record})
                 advance()
-    say_found([asdict(cell) for cell in cells], _table(cells), as_json=as_json)
+    say_found(cells, _table(cells), as_json=as_json)
 
 
-def _table(cells: Sequence["Crossed"]) -> list[str]:
+def _table(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     """Attack success, a line for each attacker, a column for each target."""
-    targets = list(dict.fromkeys(cell.target for cell in cells))
     from tasks.machine.tables import aligned
+    from tasks.records.evaluation import RATE
 
+    targets = list(dict.fromkeys(cell["target"] for cell in cells))
     rows: dict[str, list[str]] = {}
     for cell in cells:
-        rows.setdefault(cell.attacker, []).append(cell.rate.spelled(".1%"))
+        rate = Interval.read(cell["record"]["attacker"][RATE])
+        rows.setdefault(cell["attacker"], []).append(rate.spelled(".1%"))
     lines = [["attack success", *targets], *([name, *rates] for name, rates in rows.items())]
-    return [*aligned(lines), f"on {cells[0].record['num_prompts']} test prompts"]
+    return [*aligned(lines), f"on {cells[0]['record']['num_prompts']} test prompts"]

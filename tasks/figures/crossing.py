@@ -1,36 +1,16 @@
-"""Several attackers against several targets: the same examination for each pair."""
+"""Another target for the models of a pipeline, so that any attacker meets any target."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from astra_core.errors import ConfigurationError
-from astra_core.metrics.statistics import Interval
 from astra_core.models.folders import require_folder
 from tasks.params.schema import Params
 from tasks.params.targets import has_weights
-from tasks.records.evaluation import RATE
 from tasks.records.models import ModelEntry, read_manifest, read_model_paths, write_manifest
-from tasks.stages.evaluation import evaluate_checkpoint
 
 BASE = Path("models/base")
 TARGETS = Path(".astra/targets")
 _SHORT = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Crossed:
-    """One attacker's examination against one target."""
-
-    attacker: str
-    target: str
-    record: dict[str, Any]
-
-    @property
-    def rate(self) -> Interval:
-        """Attack success."""
-        return Interval.read(self.record["attacker"][RATE])
 
 
 def base_with_target(folder: Path, params: Params, *, base: Path = BASE) -> Path:
@@ -57,16 +37,3 @@ def base_with_target(folder: Path, params: Params, *, base: Path = BASE) -> Path
     place = TARGETS / digest[:_SHORT]
     write_manifest({**entries, "target": other}, place)
     return place
-
-
-def crossed(
-    attackers: Mapping[str, Path | None], targets: Mapping[str, Path], params: Params
-) -> Iterator[Crossed]:
-    """The examination of every attacker against every target, one by one.
-
-    ``attackers``: Hugging Face folders by name; None is the untrained attacker.
-    """
-    for target, base in targets.items():
-        for attacker, weights in attackers.items():
-            record, _ = evaluate_checkpoint(weights, params, base=base)
-            yield Crossed(attacker, target, record)

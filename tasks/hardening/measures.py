@@ -11,13 +11,14 @@ from astra_core.metrics.statistics import Interval, paired_gain
 from astra_core.models.folders import attacker_digest
 from astra_core.models.pretrained import weights_digest
 from astra_parts.metrics.detection import proportion
-from tasks.figures.crossing import crossed
 from tasks.figures.over_refusal import refusals
 from tasks.hardening.pairs import BENIGN, AnsweredRequest, answered_requests, read_pairs
 from tasks.hardening.places import ATTACKER, HardeningPlace
 from tasks.params.schema import Params
+from tasks.records.evaluation import RATE
 from tasks.records.hardening import Hardening, HardeningRound
 from tasks.records.reports import read_record, write_record
+from tasks.stages.evaluation import evaluate_checkpoint
 
 if TYPE_CHECKING:
     from astra_core.system import System
@@ -67,8 +68,8 @@ def _meet(attacker: int, target: int, place: HardeningPlace) -> None:
     if path.is_file():
         return
     weights, base = place.attacker(attacker), place.base(target)
-    (found,) = crossed({"": weights}, {"": base}, place.params)
-    write_json({"rate": found.rate.record(), "num_prompts": found.record["num_prompts"]}, path)
+    found, _ = evaluate_checkpoint(weights, place.params, base=base)
+    write_json({"rate": found["attacker"][RATE], "num_prompts": found["num_prompts"]}, path)
 
 
 def _round(number: int, place: HardeningPlace) -> HardeningRound:

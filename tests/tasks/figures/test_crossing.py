@@ -7,8 +7,7 @@ from small_world import PARAMS, write_world
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from astra_parts.testing import tiny_language_model
-from tasks.figures.crossing import BASE, base_with_target, crossed
-from tasks.findings.archive import read_archive
+from tasks.figures.crossing import BASE, base_with_target
 from tasks.records.models import read_manifest, read_model_paths
 
 
@@ -42,17 +41,3 @@ def test_what_is_no_model_or_has_no_weights_is_told(world):
     rules = PARAMS.system.model_copy(update={"target": Choice(name="scripted")})
     with pytest.raises(ConfigurationError, match=re.escape("needs a system.target with weights")):
         base_with_target(Path("other"), PARAMS.model_copy(update={"system": rules}))
-
-
-def test_every_attacker_meets_every_target_and_leaves_its_findings(world):
-    attackers = {"untrained": None, "mine": Path("mine")}
-    targets = {"own": BASE, "other": base_with_target(Path("other"), PARAMS)}
-    cells = list(crossed(attackers, targets, PARAMS))
-    alone = next(crossed({"mine": Path("mine")}, {"own": BASE}, PARAMS))
-
-    assert [(t, a) for t in targets for a in attackers] == [(c.target, c.attacker) for c in cells]
-    assert alone.record == cells[1].record
-    keys = {cell.target: cell.record["evaluation_key"] for cell in cells}
-    assert keys["own"] != keys["other"]
-    assert all(0 <= cell.rate.low <= cell.rate.value <= cell.rate.high <= 1 for cell in cells)
-    assert 2 == len({each.target for each in read_archive()})
