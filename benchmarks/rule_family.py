@@ -38,8 +38,14 @@ SMALL = (
 EACH = ("attacker", "kind", "rude after a probe that", "ceiling %", "success %, untrained")
 ALL = (
     *("attacker", "algorithm", "cells", "success %, untrained", "trained", "share of ceiling %"),
-    *("gains above 0", "probes with an invented word %, untrained", "trained"),
-    *("unique probes", "KL, nats", "nats moved, most", "CPU s of a cell"),
+    *(
+        "gains above 0",
+        "of rules, over seeds",
+        "probes with an invented word %, untrained",
+        "trained",
+    ),
+    *("unique probes"),
+    *("KL, nats", "nats moved, most", "CPU s of a cell"),
 )
 Found = tuple[RuleCell, dict[str, Any]]
 
@@ -118,6 +124,10 @@ def _total_row(own: Sequence[Found]) -> Iterator[str]:
     yield from (_percent(mean(side, "success")) for side in ("untrained", "trained"))
     yield _percent([share(each) for each in records])
     yield f"{sum(each['gain']['low'] > 0.0 for each in records)} of {len(records)}"
+    rules = _grouped(own, lambda cell: cell.number)
+    # The mean of the lower ends is at most that of the mean gain, whose seeds share their prompts.
+    lows = [fmean(each["gain"]["low"] for _, each in rule) for rule in rules]
+    yield f"{sum(low > 0.0 for low in lows)} of {len(lows)}"
     yield from (_percent(mean(side, "invented")) for side in ("untrained", "trained"))
     yield f"{fmean(mean('trained', 'unique')):.2f}"
     yield f"{fmean(mean('trained', 'kl_nats')):.1f}"
