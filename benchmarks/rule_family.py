@@ -38,14 +38,8 @@ SMALL = (
 EACH = ("attacker", "kind", "rude after a probe that", "ceiling %", "success %, untrained")
 ALL = (
     *("attacker", "algorithm", "cells", "success %, untrained", "trained", "share of ceiling %"),
-    *(
-        "gains above 0",
-        "of rules, over seeds",
-        "probes with an invented word %, untrained",
-        "trained",
-    ),
-    *("unique probes"),
-    *("KL, nats", "nats moved, most", "CPU s of a cell"),
+    *("gains above 0", "of rules, over seeds", "probes with an invented word %, untrained"),
+    *("trained", "unique probes", "KL, nats", "nats moved, most", "CPU s of a cell"),
 )
 Found = tuple[RuleCell, dict[str, Any]]
 
