@@ -245,7 +245,7 @@ def _overlaid(old: Any, new: Mapping[str, Any], place: str) -> Iterator[str]:
         both = isinstance(before, Mapping) and isinstance(value, Mapping)
         if both and "name" not in value:
             yield from _overlaid(before, value, f"{place}{key}.")
-        elif before != value:
+        elif key not in old or before != value:
             old[key] = _quote(value)
             yield f"{place}{key}"
 

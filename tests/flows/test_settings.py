@@ -203,13 +203,16 @@ def test_a_preset_that_changes_nothing_says_nothing(with_presets):
 
 def test_a_preset_changes_single_keys_and_values_of_the_command_line_come_after(with_presets):
     own = "training: {lr: 1e-5, early_stopping: {patience: 7}}\nseed: 4\n"
+    own += "validation: {max_prompt_score: null}\n"
     (with_presets.parent / "params/mine.yaml").write_text(own)
     lines = change_params(["seed=5"], with_presets, preset="mine")
     found = read_params(with_presets)
 
     assert (1e-5, 7, 5) == (found.training.lr, found.training.early_stopping.patience, found.seed)
     assert 3 == found.training.epochs_per_experience
+    assert found.validation.max_prompt_score is None
     expected = "preset 'mine' (params/mine.yaml) sets training.lr, training.early_stopping, seed"
+    expected += ", validation.max_prompt_score"
     assert [expected, "seed: 4 -> 5"] == lines
 
 
