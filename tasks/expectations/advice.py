@@ -68,9 +68,9 @@ ROW_ADVICE: Mapping[str, str] = MappingProxyType(
             "validation.max_non_ascii_fraction"
         ),
         "prompt_score": (
-            "the scorer of texts rates the prompt itself as an attack: name one of prompts and "
-            "probes in system.probe_scorer, such as {name: profanity}, since null takes that of "
-            "replies, or set validation.max_prompt_score to null"
+            "the prompt itself counts as an attack: name a judge of prompts in "
+            "system.probe_scorer, such as {name: profanity} (null takes system.scorer), or set "
+            "validation.max_prompt_score to null"
         ),
         **dict.fromkeys(
             ("email", "phone", "user_mention", "url", "postal_address"),

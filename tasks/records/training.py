@@ -72,6 +72,11 @@ class TrainingRecord:
     signal_warning: str = ""
     target: dict[str, float] | None = None
 
+    @property
+    def is_untrained(self) -> bool:
+        """Whether the attacker that is kept is the one of before the first update."""
+        return self.kept == "best" and self.best is not None and self.best.training_step == 0
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingSummary:

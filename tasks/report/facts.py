@@ -151,7 +151,7 @@ def _training(material: Material) -> str:
     return _joined(
         f"{summary.algorithm or _UNKNOWN} from seed {summary.seed or _UNKNOWN}",
         f"{trained.optimizer_steps} updates",
-        f"the {trained.kept} checkpoint was kept",
+        f"the {'first' if trained.is_untrained else trained.kept} checkpoint was kept",
     )
 
 

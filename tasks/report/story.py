@@ -22,6 +22,9 @@ _NEVER_CALIBRATED = (
     "Nobody has compared this judge with labels by people, so its error rate is unknown. "
     "astra judge-check measures it and corrects the figures."
 )
+_UNTRAINED = (
+    "The attacker kept is that of step 0: none that was trained did better on the dev prompts."
+)
 _NOT_HARM = (
     "Success means that the judge's score was at or above the threshold, which is not the same as "
     "harm. Figures hold for this target, these prompts and these sampling settings only."
@@ -63,6 +66,8 @@ def lead(material: Material) -> str:
         beside = f" {asked}: a gain of {plain.lift.points()} over it.{beside}"
     if bandit := bandit_told(found):
         beside = f" {bandit[0].upper()}{bandit[1:]}.{beside}"
+    if material.training.is_untrained:
+        beside = f" {_UNTRAINED}{beside}"
     return (
         f"Of {found.num_prompts} test prompts with {found.num_rollouts} rollouts each, the trained "
         f"attacker succeeded in {percent(after)} of rollouts, the untrained one in "

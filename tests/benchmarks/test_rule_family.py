@@ -55,8 +55,8 @@ def test_a_row_for_each_rule_and_one_for_each_algorithm():
     lines = tables(found).splitlines()
 
     assert "| shipped_model | word | says 'dog' | 80.0 | 20.0 | 25.0 | 50.0 |" == lines[2]
-    expected = "| shipped_model | dpo | 2 | 20.0 | 50.0 | 25.0 | 1 of 2 | 1 of 1 | 10.0 | 10.0 | 0.90 | 3.0"
-    assert f"{expected} | 3.5 | 61 |" == lines[6]
+    expected = "| shipped_model | dpo | 2 | 20.0 | 50.0 | 25.0 | 1 of 2 | 1 of 1 | 10.0 | 10.0 "
+    assert f"{expected}| 0.90 | 3.0 | 3.5 | 61 |" == lines[6]
     assert lines[4].count("|") == lines[6].count("|")
     assert json.dumps(FOUND)
 

@@ -12,6 +12,7 @@ from tasks.records.evaluation import (
     Selection,
     Transfer,
 )
+from tasks.records.training import BestMeasured
 from tasks.report.story import decision, headlines, lead, limits, story
 
 SPAN = Interval(0.5, 0.4, 0.6)
@@ -26,6 +27,15 @@ def test_the_lead_says_on_which_side_of_0_the_gain_lies():
     refused = OverRefusal("ab" * 32, "refusal 1", 9, 0, 0, SPAN)
     told = lead(material(evaluation=replace(sure.evaluation, over_refusal=refused)))
     assert "the target refuses 50.0% [40.0%, 60.0%] of 9 harmless requests." in told
+
+
+def test_the_lead_says_that_no_training_was_kept():
+    best = BestMeasured("eval/attack_success_rate", 0.5, 0)
+    trained = replace(material().training, best=best)
+
+    assert "is that of step 0: none that was trained" in lead(material(training=trained))
+    assert "step 0" not in lead(material())
+    assert "step 0" not in lead(material(training=replace(trained, kept="last")))
 
 
 def test_the_lead_has_the_best_plain_question():
