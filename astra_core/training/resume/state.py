@@ -93,12 +93,14 @@ class RunState:
         return Progress.of(from_json(record)), changed
 
     def write_model(self, folder: Path) -> None:
-        """A Hugging Face folder of the attacker; adapters are merged, and kept beside it."""
-        self._sampler.system.save(folder)
-        if self._config.lora is not None:
-            for place, model in models_below(folder, self._sampler.system).items():
-                weights = _trained_parameters(model)
-                save_file({name: p.detach() for name, p in weights.items()}, place / _ADAPTERS)
+        """A Hugging Face folder of the attacker; of adapters only they, which are small."""
+        if self._config.lora is None:
+            self._sampler.system.save(folder)
+            return
+        for place, model in models_below(folder, self._sampler.system).items():
+            place.mkdir(parents=True, exist_ok=True)
+            weights = _trained_parameters(model)
+            save_file({name: p.detach() for name, p in weights.items()}, place / _ADAPTERS)
 
     def read_model(self, folder: Path) -> None:
         """Loads the weights of such a folder into the attacker."""

@@ -253,9 +253,11 @@ def test_several_agents_continue_where_they_stopped(tmp_path, name):
         assert all(torch.equal(some[key], others[key]) for key in some)
     assert whole.progress == resumed.progress
     assert_same_state(whole.store.newest(), resumed.store.newest())
-    # The best weights of all agents are in one folder, from which another run can start.
-    best = whole.store.model(whole.best.model)
-    assert (best / "agents/presser/config.json").is_file() == (name != "shared")
+    # The best weights of all agents are in one folder; of adapters the base is not kept again.
+    best, is_lora = whole.store.model(whole.best.model), "lora" in changes
+    assert is_lora == (not (best / "config.json").exists())
+    file = "adapters.safetensors" if is_lora else "config.json"
+    assert (best / "agents/presser" / file).is_file() == (name != "shared")
 
 
 def test_a_run_of_other_roles_is_not_resumed(tmp_path):
