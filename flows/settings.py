@@ -101,7 +101,11 @@ def as_if(
 
 
 def changed_params(
-    assignments: Sequence[str], path: Path = PARAMS_FILE, *, sections: Collection[str]
+    assignments: Sequence[str],
+    path: Path = PARAMS_FILE,
+    *,
+    sections: Collection[str],
+    preset: str | None = None,
 ) -> Params:
     """The parameters with these values; the file stays the same.
 
@@ -119,10 +123,10 @@ def changed_params(
                 "read; change it with 'astra run --set' or in params.yaml"
             )
             raise ConfigurationError(msg)
-    return _change(assignments, path).params
+    return _change(assignments, path, preset).params
 
 
-def examination_params(assignments: Sequence[str]) -> Params:
+def examination_params(assignments: Sequence[str], preset: str | None = None) -> Params:
     """The parameters of an examination with these values, in a process that is set up for them."""
     from dataclasses import fields
 
@@ -130,7 +134,7 @@ def examination_params(assignments: Sequence[str]) -> Params:
     from tasks.machine.environment import set_up_process
 
     sections = tuple(field.name for field in fields(EvaluationParams))
-    params = changed_params(assignments, sections=sections)
+    params = changed_params(assignments, sections=sections, preset=preset)
     set_up_process(params)
     return params
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.usage import Assignments
+from flows.usage import Assignments, Preset
 from tasks.machine.console import progress, say_found
 
 
@@ -22,6 +22,7 @@ def baselines(
         ),
     ] = None,
     assignments: Assignments = None,
+    preset: Preset = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Examine an attacker beside untrained ones at equal cost; writes reports/baselines.json."""
@@ -37,7 +38,7 @@ def baselines(
     from tasks.records.prompts import read_prompts
     from tasks.records.reports import write_record
 
-    params = examination_params(assignments or [])
+    params = examination_params(assignments or [], preset)
     own = None if speaker is None else folder_or_choice(speaker)
     (weights,) = model_folders([attacker], params).values()
     files = EvaluationFiles(attacker=weights)

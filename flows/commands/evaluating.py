@@ -10,7 +10,7 @@ import typer
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
 from astra_core.metrics.statistics import Interval
-from flows.usage import Assignments
+from flows.usage import Assignments, Preset
 from tasks.machine.console import progress, say_found
 
 UNTRAINED, CONFIGURED = "untrained", "params.yaml"
@@ -30,6 +30,7 @@ def evaluate(
         ),
     ] = None,
     assignments: Assignments = None,
+    preset: Preset = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Examine any versions or folders on the test prompts, against one target or several."""
@@ -38,7 +39,7 @@ def evaluate(
     from tasks.figures.crossing import BASE, base_with_target
     from tasks.stages.evaluation import evaluate_checkpoint
 
-    params = examination_params(assignments or [])
+    params = examination_params(assignments or [], preset)
     found: dict[str, Path | None] = {}
     for word in attackers:
         ((name, folder),) = (
@@ -59,7 +60,7 @@ def evaluate(
             worlds[str(path)] = base_with_target(other, params), params
         else:
             said = f"system.target={json.dumps(other.model_dump())}"
-            worlds[str(path)] = BASE, examination_params([*(assignments or []), said])
+            worlds[str(path)] = BASE, examination_params([*(assignments or []), said], preset)
     cells: list[dict[str, Any]] = []
     with progress("evaluation", total=len(found) * len(worlds)) as advance:
         for name, (base, own) in worlds.items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from astra_core.errors import ConfigurationError
-from flows.usage import Assignments
+from flows.usage import Assignments, Preset
 from tasks.machine.console import complain, quiet_libraries, say
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LABEL = "label"
 _CHOOSING = ("category", "min_score", "version", "target")
-_ASKING = ("against", "assignments")
+_ASKING = ("against", "assignments", "preset")
 _WRITING = ("export", "to", "detail")
 _SHOWING = ("reveal", "as_json")
 _TAKES = {
@@ -70,11 +70,12 @@ def findings(
         Path | None, typer.Option(metavar="FOLDER", help="The model that is asked again.")
     ] = None,
     assignments: Assignments = None,
+    preset: Preset = None,
     reveal: Annotated[bool, typer.Option("--reveal", help="Show the text unmasked.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the attacks that succeeded in any run, masked; show, label, export or repeat them."""
-    words, asking = words or [], (assignments or [], against)
+    words, asking = words or [], (assignments or [], against, preset)
     doing = _action(words, minimise=minimise, as_suite=as_suite, export=export)
     _refuse_others(context, doing)
     choosing = (category, min_score, target, version)
@@ -211,7 +212,7 @@ def _keys_of(version: str | None) -> tuple[str, str] | None:
     return version_keys(read_params().registration.model_name, version)
 
 
-def _replayer(assignments: Sequence[str], against: Path | None) -> "Replayer":
+def _replayer(assignments: Sequence[str], against: Path | None, preset: str | None) -> "Replayer":
     """Asks the target of params.yaml, as if these values were in it, or the model of a folder."""
     from flows.settings import examination_params
     from tasks.figures.crossing import BASE, base_with_target
@@ -219,7 +220,7 @@ def _replayer(assignments: Sequence[str], against: Path | None) -> "Replayer":
     from tasks.findings.replay import Replayer
     from tasks.pipeline.stage import sections_for
 
-    params = examination_params(assignments)
+    params = examination_params(assignments, preset)
     base = BASE if against is None else base_with_target(against, params)
     return Replayer.of(sections_for(EvaluationParams, params), base)
 

@@ -1,6 +1,5 @@
 """``astra quickstart``: params.yaml for prompts and a target of one's own, and a first trial."""
 
-import json
 import os
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import typer
 
 from astra_core.errors import ConfigurationError
 from tasks.machine.console import libraries_to, quiet_libraries, say
+from tasks.params.templates import has_template, read_object
 
 if TYPE_CHECKING:
     from tasks.params.schema import Params
@@ -64,7 +64,7 @@ def _aim_at(target: str, model: str | None) -> tuple[str, dict[str, Any]]:
             raise ConfigurationError(msg)
         folder = Path(target)
         values = {"models.target.path": target, **_sampling(folder)}
-        if not _has_template(folder):
+        if not has_template(folder):
             values["system.target.options.format"] = "separator"
         return "local_chat", values
     if model is None:
@@ -75,24 +75,9 @@ def _aim_at(target: str, model: str | None) -> tuple[str, dict[str, Any]]:
     return "endpoint", {"models.target.source": "builtin", "models.target.path": None, **named}
 
 
-def _has_template(folder: Path) -> bool:
-    """Whether the folder holds a chat template, in the tokenizer's file or in one of its own."""
-    own = _read(folder / "tokenizer_config.json").get("chat_template")
-    return bool(own) or any(folder.glob("chat_template*"))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty where there is none."""
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        found = {}
-    return found if isinstance(found, dict) else {}
-
-
 def _sampling(folder: Path) -> dict[str, float | int]:
     """How the model's makers sample its replies, where its folder says so."""
-    own = _read(folder / "generation_config.json")
+    own = read_object(folder / "generation_config.json")
     names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
     numbers = {name: own.get(name) for name in names} if own.get("do_sample") else {}
     return {f"system.response.{name}": said for name, said in numbers.items() if said is not None}

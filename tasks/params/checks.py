@@ -20,7 +20,7 @@ from tasks.params.inputs import check_inputs
 from tasks.params.models import ModelsConfiguration, ModelSource
 from tasks.params.schema import FlowConfiguration, Params
 from tasks.params.targets import MIXTURE, has_weights, targets_of
-from tasks.params.templates import check_templates, check_weight_names
+from tasks.params.templates import check_templates, check_weight_names, template_left_out
 from tasks.params.verdicts import is_known, remember, verdict_key
 from tasks.pipeline.names import PROMOTION, STAGE_NAMES
 from tasks.tracking.sinks import check_sinks
@@ -110,7 +110,8 @@ def tell_warnings(params: Params) -> None:
     from astra_core.training.selection.evaluation_scheme import idle_rule
 
     options = find("algorithm", params.training.algorithm).options
-    for line in (idle_rule(params.training), off_policy(options, params.system.probe)):
+    lines = idle_rule(params.training), off_policy(options, params.system.probe)
+    for line in (*lines, template_left_out(params)):
         if line:
             complain(f"warning: {line}")
 

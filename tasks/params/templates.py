@@ -1,6 +1,8 @@
 """What the local tokenizers and models must have: chat templates, and weights that are named."""
 
-from typing import TYPE_CHECKING
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import ConfigurationError
 from astra_core.registry import resolve
@@ -29,6 +31,37 @@ def check_templates(params: Params) -> None:
         if target.name == "causal_lm" and own.format != "separator":
             where = f"{place}.options"
             _try(models.target, own.format, where=where, system=own.system_prompt)
+
+
+def template_left_out(params: Params) -> str:
+    """What to say of a chat model that is asked as if it had no template; nothing of others."""
+    source = params.models.target
+    formats = [
+        own.options.format
+        for own in targets_of(params.system.target).values()
+        if own.name == "causal_lm"
+    ]
+    if source.path is None or "separator" not in formats or not has_template(source.path):
+        return ""
+    return (
+        f"{source.path} is a chat model, and system.target.options.format: separator leaves its "
+        "template out; the preset local_chat has what fits one (format, temperature, lengths)"
+    )
+
+
+def has_template(folder: Path) -> bool:
+    """Whether the folder holds a chat template, in the tokenizer's file or in one of its own."""
+    own = read_object(folder / "tokenizer_config.json").get("chat_template")
+    return bool(own) or any(folder.glob("chat_template*"))
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty where there is none."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        found = {}
+    return found if isinstance(found, dict) else {}
 
 
 def _try(

@@ -41,10 +41,15 @@ def test_a_line_for_each_attacker_and_a_column_for_each_target(project, capsys):
 
 
 def test_the_record_of_a_pair_is_json_on_demand(project, capsys):
-    assert 0 == run_command(["evaluate", "a/attacker", "--json", *project])
+    Path("params").mkdir()
+    Path("params/three.yaml").write_text(
+        "evaluation: {num_prompts: 3}\nprompts: {text_column: q}\n"
+    )
+    words = ["evaluate", "a/attacker", "--json", *project[2:], "--preset", "three"]
+    assert 0 == run_command(words)
     (cell,) = json.loads(capsys.readouterr().out)
 
-    assert ("a/attacker", "params.yaml", 4) == (
+    assert ("a/attacker", "params.yaml", 3) == (
         cell["attacker"],
         cell["target"],
         cell["record"]["num_prompts"],

@@ -10,7 +10,7 @@ from astra_core.settings.attacker import AttackerConfiguration
 from astra_parts.testing import tiny_language_model
 from tasks.params.models import ModelsConfiguration, ModelSource
 from tasks.params.schema import Params
-from tasks.params.templates import check_templates, check_weight_names
+from tasks.params.templates import check_templates, check_weight_names, template_left_out
 
 PLAIN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 NO_SYSTEM = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
@@ -48,6 +48,12 @@ def test_a_template_that_refuses_the_system_prompt_is_refused(folder, chat_forma
         check_templates(_params(folder, **told))
 
     check_templates(_params(folder, **{side: {"format": chat_format}}))
+
+
+def test_a_chat_model_asked_without_its_template_is_told_what_fits(folder):
+    assert "the preset local_chat has what fits" in template_left_out(_params(folder))
+    assert "" == template_left_out(_params(folder, target={"format": "template"}))
+    assert "" == template_left_out(_params(None))
 
 
 def test_a_tokenizer_without_a_template_is_refused_where_one_is_asked_for(tmp_path):
