@@ -121,9 +121,9 @@ def _run(params: Params, request: RunRequest) -> "PromotionDecision | None":
         run_stages(request, stage_runner(params, report))
     words = []
     if is_unchanged(report.outcomes):
+        asked = "every stage" if request.stages == STEPS[:-1] else "all that was asked for"
         words.append(
-            f"nothing new to try: every stage is up to date with training seed "
-            f"{params.training_seed}"
+            f"nothing new to try: {asked} is up to date with training seed {params.training_seed}"
         )
         say(f"{'unchanged':<13}{words[0]}")
     decision = promote(params) if request.decides else None

@@ -127,11 +127,16 @@ def _fill(place: Path, origin: str) -> None:
     import re
     import shutil
 
+    from tasks.tracking.lineage.provenance import git_output
+
     # Presets are read from the package, so that an upgrade renews them.
     for name, kept in (("params", "*.yaml"), ("plugins", "__pycache__")):
         shutil.copytree(library() / name, place / name, ignore=shutil.ignore_patterns(kept))
     for name in _FILES:
         _copy(library() / name, place / name)
+    # In a clone, runs may have changed it.
+    if committed := git_output(library(), "show", "HEAD:./params.yaml"):
+        (place / "params.yaml").write_text(f"{committed}\n", encoding="utf-8")
     _copy(_package_files()["stage.sh"], place / "stage.sh")
     # Flows by the names of their modules, not by files of this folder.
     text = (library() / "prefect.yaml").read_text(encoding="utf-8")

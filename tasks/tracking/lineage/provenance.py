@@ -32,8 +32,8 @@ _CODE = ("*.py", "*.yaml", "*.yml", "*.toml", "*.lock", "*.sh", "Makefile", "req
 
 def provenance(folder: Path = Path()) -> dict[str, str]:
     """Tags that say which code, packages and DVC stage a run belongs to."""
-    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
-    commit = _git(folder, "rev-parse", "HEAD")
+    changes = git_output(folder, "status", "--porcelain", "--untracked-files=no")
+    commit = git_output(folder, "rev-parse", "HEAD")
     tags = {
         "git.commit": commit or UNKNOWN,
         "mlflow.user": _user(),
@@ -53,7 +53,7 @@ def provenance(folder: Path = Path()) -> dict[str, str]:
 
 def is_tracked(file: Path) -> bool:
     """Whether git keeps a file."""
-    return bool(_git(file.parent, "ls-files", "--", f":(literal){file.name}"))
+    return bool(git_output(file.parent, "ls-files", "--", f":(literal){file.name}"))
 
 
 def dvc_digests(lock: Path = Path("dvc.lock")) -> dict[str, str]:
@@ -81,10 +81,10 @@ def code_changes(folder: Path = Path(), *, limit: int = 100_000) -> str:
 
     ``limit``: most characters; a longer patch is cut and ends with a line that says so.
     """
-    told = _git(folder, "diff", "HEAD", "--stat") or ""
+    told = git_output(folder, "diff", "HEAD", "--stat") or ""
     if not told:
         return ""
-    patch = _git(folder, "diff", "HEAD", "--no-color", "--", *_CODE) or ""
+    patch = git_output(folder, "diff", "HEAD", "--no-color", "--", *_CODE) or ""
     text = f"{told}\n\n{patch}\n"
     return text if len(text) <= limit else f"{text[:limit]}\n... cut off at {limit} characters\n"
 
@@ -112,10 +112,10 @@ def _installed_version(package: str) -> str:
 
 def is_uncommitted(path: Path) -> bool:
     """True if the file is in a git repository of which no commit has it as it is now."""
-    return bool(_git(path.absolute().parent, "status", "--porcelain", "--", path.name))
+    return bool(git_output(path.absolute().parent, "status", "--porcelain", "--", path.name))
 
 
-def _git(folder: Path, *arguments: str) -> str | None:
+def git_output(folder: Path, *arguments: str) -> str | None:
     """The output of git; None without git, a repository or a commit."""
     command = ["git", "-C", str(folder.absolute()), *arguments]
     try:
