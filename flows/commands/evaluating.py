@@ -9,7 +9,6 @@ import typer
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
-from astra_core.metrics.statistics import Interval
 from flows.usage import Assignments, Preset
 from tasks.machine.console import progress, say_found
 
@@ -73,6 +72,7 @@ def evaluate(
 
 def _table(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     """Attack success, a line for each attacker, a column for each target."""
+    from astra_core.metrics.statistics import Interval
     from tasks.machine.tables import aligned
     from tasks.records.evaluation import RATE
 

@@ -10,7 +10,6 @@ import typer
 
 from astra_core.errors import ConfigurationError
 from tasks.machine.console import libraries_to, quiet_libraries, say
-from tasks.params.templates import has_template, read_object
 
 if TYPE_CHECKING:
     from tasks.params.schema import Params
@@ -58,6 +57,8 @@ def quickstart(
 
 def _aim_at(target: str, model: str | None) -> tuple[str, dict[str, Any]]:
     """The preset for this kind of target, and the values that name it, by dotted key."""
+    from tasks.params.templates import has_template
+
     if "://" not in target:
         if not Path(target).is_dir():
             msg = f"--target must be a URL or a folder with a model, got {target}; there is none"
@@ -77,6 +78,8 @@ def _aim_at(target: str, model: str | None) -> tuple[str, dict[str, Any]]:
 
 def _sampling(folder: Path) -> dict[str, float | int]:
     """How the model's makers sample its replies, where its folder says so."""
+    from tasks.params.templates import read_object
+
     own = read_object(folder / "generation_config.json")
     names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
     numbers = {name: own.get(name) for name in names} if own.get("do_sample") else {}
