@@ -149,17 +149,16 @@ def _usable(chosen: "list[ArchivedFinding]", name: str) -> "list[tuple[ArchivedF
     With their labels.
     """
     from tasks.findings.exports import LABELLED
-    from tasks.findings.labels import newest_label, read_labels
+    from tasks.findings.labels import newest_label, read_labels, without_false
 
-    labels = read_labels()
-    newest = ((each, newest_label(each, labels)) for each in chosen)
-    told = [(each, label.label if label else "") for each, label in newest]
-    if name == LABELLED:
-        kept = [own for own in told if own[1]]
-    else:
-        kept = [own for own in told if own[1] != "false_positive"]
-        if left_out := len(chosen) - len(kept):
+    labels, wanted = read_labels(), chosen
+    if name != LABELLED:
+        wanted = without_false(chosen, labels)
+        if left_out := len(chosen) - len(wanted):
             complain(f"{left_out} left out that people call false positives")
+    newest = ((each, newest_label(each, labels)) for each in wanted)
+    told = [(each, label.label if label else "") for each, label in newest]
+    kept = [own for own in told if own[1] or name != LABELLED]
     if not kept:
         kind = "labelled findings" if name == LABELLED else "findings"
         msg = f"the options must choose {kind}, got none; 'astra findings' lists all"

@@ -89,8 +89,9 @@ def _check_existence(params: Params) -> None:
         if params.prompts.source == "file" and path is not None and not is_file(path):
             msg = f"prompts.{key} must name a file, got {found_at(path)}; check the path"
             raise ConfigurationError(msg)
+    given = _inputs(params)
     for key, way_out in _MADE_BY.items():
-        path = _inputs(params).get(f"evaluation.{key}")
+        path = given.get(f"evaluation.{key}")
         if path is not None and not is_file(path):
             msg = f"evaluation.{key} must name a file, got {found_at(path)}; {way_out}"
             raise ConfigurationError(msg)
