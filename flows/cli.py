@@ -1,9 +1,11 @@
 """The command line ``astra``. A user's mistake is one line on stderr, never a traceback."""
 
+import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from functools import wraps
 from io import StringIO
 from typing import Annotated, Any, cast
 
@@ -31,7 +33,7 @@ from flows.commands import (
     trying,
 )
 from flows.sweeps import command as sweeps
-from flows.usage import project_folder, read_from, usage_line, working_folder
+from flows.usage import Assignments, Preset, project_folder, read_from, usage_line, working_folder
 from tasks.machine.console import complain, open_streams, say, say_plainly, show_trace
 
 # Typer and our console alone are imported here, so that `astra --help` answers at once.
@@ -89,6 +91,10 @@ GROUPS: dict[str, dict[str, Callable[..., None]]] = {
     "Maintain": {"migrate": looking.migrate, "render": looking.render, "gc": caring.gc},
 }
 """Every command, in the order in which a person meets them."""
+_WITHOUT = {"init", "quickstart", "import", "doctor", "run", "report", "compare", "examples"} | {
+    *("restore", "ui", "deploy", "worker", "migrate", "render")
+}
+"""Those that read no parameters, or that write or compare the file params.yaml itself."""
 
 
 class Grouped(TyperGroup):
@@ -228,9 +234,34 @@ def prepare(
     set_flow_environment()
 
 
+def with_values(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with ``--set`` and ``--preset``, where it lacks them: it runs as if they held."""
+    signature, options = inspect.signature(command), {"assignments": Assignments, "preset": Preset}
+    added = {name: each for name, each in options.items() if name not in signature.parameters}
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        assignments, preset = (given.pop(each, None) if each in added else None for each in options)
+        if not assignments and preset is None:
+            return command(**given)
+        from flows.settings import as_if
+
+        with as_if(assignments or [], preset=preset):
+            return command(**given)
+
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=each)
+        for name, each in added.items()
+    ]
+    wanted = signature.replace(parameters=[*signature.parameters.values(), *more])
+    # Typer reads both.
+    vars(run).update(__signature__=wanted, __annotations__=command.__annotations__ | added)
+    return run
+
+
 for group in GROUPS.values():
     for name, command in group.items():
-        app.command(name, cls=FromHere)(command)
+        app.command(name, cls=FromHere)(command if name in _WITHOUT else with_values(command))
 
 
 if __name__ == "__main__":

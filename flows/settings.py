@@ -30,7 +30,7 @@ from flows.usage import library
 from flows.values import read_value
 from tasks.params.checks import check_params
 from tasks.params.migration import migrate, refuse_earlier
-from tasks.params.overlay import laid_over, owner_of
+from tasks.params.overlay import laid_over, overrides, owner_of
 from tasks.params.schema import PARAMS_FILE, Params, read_record
 from tasks.params.yaml_files import load_yaml, read_yaml_text
 
@@ -159,7 +159,8 @@ def planned_params(
 
     Raises ConfigurationError if an assignment cannot be read, or its key does not allow the value.
     """
-    changed = _change(assignments, path, preset)
+    # Under ``as_if``, as of a sweep with a preset, its values come first.
+    changed = _change([*assignments_of(overrides()), *assignments], path, preset)
     return changed.text, changed.params
 
 
@@ -250,7 +251,13 @@ def _overlaid(old: Any, new: Mapping[str, Any], place: str) -> Iterator[str]:
         if both and "name" not in value:
             yield from _overlaid(before, value, f"{place}{key}.")
         elif key not in old or before != value:
-            old[key] = _quote(value)
+            if both:
+                # In its place, so that the comments beside what stays do.
+                for gone in [name for name in before if name not in value]:
+                    del before[gone]
+                before.update(_quote(value))
+            else:
+                old[key] = _quote(value)
             yield f"{place}{key}"
 
 

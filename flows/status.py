@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from astra_core.errors import DiskFullError
 from flows.registry import alias_versions, files_are_there, why_unregistered
 from tasks.machine.console import quiet_libraries
-from tasks.params.schema import read_params
+from tasks.params.overlay import overlaid, overrides
+from tasks.params.schema import PARAMS_FILE, read_params, read_record
+from tasks.params.yaml_files import load_yaml
 from tasks.pipeline.names import STAGE_NAMES
 from tasks.pipeline.order import SCRIPT, outdated
 from tasks.pipeline.reproduction import NOT_MADE, AtWorkError, changes
@@ -15,6 +18,7 @@ from tasks.records.receipt import RECEIPT
 from tasks.tracking.database.store_check import has_store
 from tasks.tracking.errors import TrackingError
 
+LOCK = Path("dvc.lock")
 MAX_REASONS = 3
 
 
@@ -73,13 +77,33 @@ def changed_stages() -> dict[str, list[str]]:
 
 
 def _changes() -> dict[str, list[str]]:
-    """What DVC finds changed, and the code of a project that has it installed."""
+    """What DVC finds changed under these parameters, and the code that a project has installed."""
     found = changes()
-    if SCRIPT.is_file():
+    if others := overrides():
+        _lay_under(found, overlaid(read_record()))
+    if SCRIPT.is_file() or others:
         for name, why in outdated(read_params()):
             if found.get(name) != [NOT_MADE]:
                 found.setdefault(name, []).append(why)
     return found
+
+
+def _lay_under(found: dict[str, list[str]], record: dict[str, Any]) -> None:
+    """Puts what differs in ``record`` in place of what DVC found changed in params.yaml."""
+    text = LOCK.read_text("utf-8") if LOCK.is_file() else "stages: {}"
+    lock = load_yaml(text, subject=str(LOCK), way_out="see 'astra doctor'")
+    for name, entry in lock["stages"].items():
+        last = entry.get("params", {}).get(str(PARAMS_FILE), {})
+        keys = [key for key, value in last.items() if value != _value_of(record, key)]
+        why = [own for own in found.pop(name, ()) if not own.startswith(f"{PARAMS_FILE} ")]
+        if why := why + [f"{PARAMS_FILE} {', '.join(keys)}"] * (bool(keys) and why != [NOT_MADE]):
+            found[name] = why
+
+
+def _value_of(record: Any, key: str) -> Any:
+    for part in key.split("."):
+        record = record.get(part) if isinstance(record, dict) else None
+    return record
 
 
 def _alias_line(alias: str, model: str, version: str) -> str:

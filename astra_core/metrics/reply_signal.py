@@ -5,14 +5,11 @@ replies: an algorithm then learns from noise, and no step size helps.
 """
 
 from collections.abc import Sequence
-from statistics import fmean, variance
+from statistics import correlation, fmean, variance
 
 from astra_core.rollout import Graph, Node
 
-FAINT = 0.2
-"""Below this, random replies account for at least four fifths of siblings' differences."""
-
-_NONE = 0.01
+_ROUNDING = 1e-9
 
 
 def reply_signal(graphs: Sequence[Graph]) -> float | None:
@@ -38,45 +35,22 @@ def reply_signal(graphs: Sequence[Graph]) -> float | None:
     return 1.0 - fmean(noises) / spread if spread > 0.0 else None
 
 
-def missing_signal(graphs: Sequence[Graph], *, threshold: float) -> str:
-    """What rollouts lack to be learned from, with what to change; empty where they lack nothing."""
-    scores = [node.score for graph in graphs for node in graph.nodes() if node.is_judged]
-    signal = reply_signal(graphs)
-    # A graded judge gives a slope to climb before the first success.
-    has_slope = signal is not None and signal >= FAINT
-    if not scores or (max(scores) < threshold and not has_slope):
-        return (
-            f"none of {len(scores)} turns with a success, nor scores that the probes explain; name "
-            "another judge in system.scorer, lower evaluation.threshold, or begin with prompts "
-            "closer to the goal"
-        )
-    if min(scores) == max(scores):
-        return f"the same score for all {len(scores)} turns; name a stricter judge in system.scorer"
-    if signal is not None and signal < _NONE:
-        return (
-            "siblings that differ by the draw of their replies alone; raise "
-            "rollouts.sampler.options.num_responses, or see whether the target reacts to what it "
-            "reads at all"
-        )
-    return ""
+def score_share(graphs: Sequence[Graph]) -> float | None:
+    """Share of the variance of siblings' rewards that their scores account for, from 0 to 1.
 
-
-def faint_signal(signal: float | None) -> str:
-    """A sentence about a signal close to 0, with the way out; else empty.
-
-    Source: How many times the replies make half of the variance the probes' own: Spearman (1910)
-    and Brown (1910), British Journal of Psychology 3.
+    The squared correlation of reward and score within groups of siblings; the rest is due to other
+    terms of the reward, such as the likelihood of the probe. None where no rewards differ.
     """
-    if signal is None or signal >= FAINT:
-        return ""
-    told = (
-        f"the probes account for {max(signal, 0.0):.0%} of what set siblings apart at first "
-        "(rollout/reply_signal), the draw of replies for the rest, so what is learned is mostly "
-        "chance; raise rollouts.sampler.options.num_responses"
-    )
-    if signal < _NONE:
-        return f"{told}, or see whether the target reacts to what it reads at all"
-    return f"{told} ({(1.0 - signal) / signal:.0f} times as many would make it half)"
+    scores, rewards = list[float](), list[float]()
+    for group in (group for graph in graphs for group in graph.groups()):
+        siblings = [node for node in group if node.is_judged]
+        for node in siblings:
+            scores.append(node.score - fmean(own.score for own in siblings))
+            rewards.append(node.reward - fmean(own.reward for own in siblings))
+    if max(map(abs, rewards), default=0.0) < _ROUNDING:
+        return None
+    is_told = max(map(abs, scores)) > _ROUNDING
+    return correlation(scores, rewards) ** 2 if is_told else 0.0
 
 
 def _variance_of_mean(node: Node) -> float:

@@ -15,7 +15,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.extensions.calls import plugin_figures
 from astra_core.files import record_digest
 from astra_core.metrics.attack import mean_kl_nats
-from astra_core.metrics.reply_signal import reply_signal
+from astra_core.metrics.reply_signal import reply_signal, score_share
 from astra_core.reward import rewarded as assigned
 from astra_core.rollout import Graph
 from astra_core.sampler import Sampler, rolled_out
@@ -300,7 +300,8 @@ def experience_figures(graphs: Sequence[Graph], num_steps: int) -> dict[str, flo
     nodes = [node for graph in graphs for node in graph.nodes()]
     alive = [node for node in nodes if node.is_judged]
     count = max(len(alive), 1)
-    known = {"kl_nats": mean_kl_nats(alive), "reply_signal": reply_signal(graphs)}
+    known = {"kl_nats": mean_kl_nats(alive), "score_share": score_share(graphs)}
+    known["reply_signal"] = reply_signal(graphs)
     return {
         "rollout/reward": sum(node.reward for node in alive) / count,
         "rollout/score": sum(node.score for node in alive) / count,

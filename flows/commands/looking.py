@@ -13,12 +13,9 @@ from flows.usage import Assignments, Preset
 from tasks.machine.console import complain, libraries_to, quiet_libraries, say, say_found
 
 
-def check(assignments: Assignments = None, preset: Preset = None) -> None:
+def check() -> None:
     """Check all of params.yaml; loads no weights."""
-    from flows.settings import as_if
-
-    with as_if(assignments or [], preset=preset):
-        _run_tasks("--check")
+    _run_tasks("--check")
 
 
 def params(
@@ -29,12 +26,13 @@ def params(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
     """List the keys of params.yaml with values, defaults and meanings."""
+    from tasks.params.overlay import overlaid
     from tasks.params.reference import keys_of
     from tasks.params.schema import Params, read_params, read_record
 
     quiet_libraries()
     try:
-        known, record = read_params(), read_record()
+        known, record = read_params(), overlaid(read_record())
     except ConfigurationError as error:  # a mistake in the file is why one looks here
         complain(f"warning: these are defaults, for {str(error).splitlines()[0]}")
         known, record, show_all = Params(), {}, True

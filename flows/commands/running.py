@@ -112,13 +112,15 @@ def _show_plan(
     request: "RunRequest", assignments: list[str], *, preset: str | None, as_json: bool
 ) -> None:
     from flows.runs.planning import show_plan
-    from flows.settings import planned_params
+    from flows.settings import as_if
     from tasks.params.checks import check_params
+    from tasks.params.schema import read_params
 
-    text, params = planned_params(assignments, preset=preset)
-    if assignments or preset is not None:
-        check_params(params)
-    show_plan(request, text, params, as_json=as_json)
+    with as_if(assignments, preset=preset):
+        params = read_params()
+        if assignments or preset is not None:
+            check_params(params)
+        show_plan(request, params, as_json=as_json)
 
 
 def _decision(request: "RunRequest") -> "PromotionDecision | None":

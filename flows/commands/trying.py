@@ -74,17 +74,18 @@ def tune_lr(
 
 def _params_to_try(assignments: Sequence[str], preset: str | None) -> "Params":
     """The parameters of something that is tried on the outputs of the earlier stages."""
-    from flows.settings import changed_params, planned_params
+    from flows.settings import as_if, changed_params
     from tasks.trials.trial import SECTIONS
 
     # A trial changes nothing, so Python must not write compiled files beside a plug-in either.
     sys.dont_write_bytecode = True
     if preset is None:
         return changed_params(assignments, sections=SECTIONS)
-    from flows.runs.planning import reasons_to_run
+    from flows.status import changed_stages
+    from tasks.params.schema import read_params
 
-    text, params = planned_params(assignments, preset=preset)
-    stale = [name for name in reasons_to_run(text, params) if name in EARLIER]
+    with as_if(assignments, preset=preset):
+        params, stale = read_params(), [name for name in changed_stages() if name in EARLIER]
     if stale:
         msg = (
             f"the stages {', '.join(EARLIER)} must have run under --preset {preset}, got "

@@ -6,7 +6,6 @@ the target for. ``astra trial`` measures instead, and knows tokens and memory to
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from flows.runs.requests import RunRequest
@@ -14,12 +13,10 @@ from flows.status import changed_stages, first_reasons
 from tasks.machine.console import quiet_libraries, say_found
 from tasks.machine.environment import set_environment
 from tasks.machine.time_words import duration
-from tasks.params.schema import PARAMS_FILE, Params
-from tasks.params.yaml_files import load_yaml
+from tasks.params.schema import Params
 from tasks.pipeline.durations import expected_seconds
 from tasks.pipeline.names import PROMOTION
-from tasks.pipeline.order import outdated, render, stages
-from tasks.pipeline.reproduction import NOT_MADE
+from tasks.pipeline.order import outdated, stages
 from tasks.trials.workload import cost_of_a_reply, replies_by_stage
 
 UP_TO_DATE, WOULD_RUN, MAY_RUN, DECIDES = "up to date", "would run", "may run", "would decide"
@@ -100,69 +97,26 @@ class RunPlan:
         yield "nothing was run; 'astra trial' measures one batch"
 
 
-def show_plan(request: RunRequest, text: str, params: Params, *, as_json: bool) -> None:
+def show_plan(request: RunRequest, params: Params, *, as_json: bool) -> None:
     """Prints what the run would do."""
     quiet_libraries()
-    plan = planned(request, text, params)
+    plan = planned(request, params)
     say_found(plan.record(), plan.lines(), as_json=as_json)
 
 
-def planned(request: RunRequest, text: str, params: Params) -> RunPlan:
+def planned(request: RunRequest, params: Params) -> RunPlan:
     """The plan of the run, from DVC and the reports of the last run."""
     set_environment(params)
-    reasons = reasons_to_run(text, params)
+    reasons = changed_stages()
+    for name, why in outdated(params):
+        if why not in reasons.setdefault(name, []):
+            reasons[name].append(why)
     if request.force:
         reasons = {name: ["--force", *reasons.get(name, [])] for name in request.stages}
     steps = tuple(_steps(request, params, reasons))
     price = cost_of_a_reply()
     replies = sum(step.replies for step in steps)
     return RunPlan(steps, None if price is None else price * replies)
-
-
-def reasons_to_run(text: str, params: Params) -> dict[str, list[str]]:
-    """The reasons why stages would run under other parameters, by stage; others are left out."""
-    import yaml
-
-    found = {name: [*own] for name, own in changed_stages().items()}
-    wanted = yaml.safe_load(render(params=params))["stages"]
-    for name, keys in _changed_keys(text, wanted):
-        if found.get(name) == [NOT_MADE]:
-            continue
-        # DVC compared the file as it is.
-        others = [why for why in found.pop(name, ()) if not why.startswith(f"{PARAMS_FILE} ")]
-        if keys:
-            others.append(f"{PARAMS_FILE} {', '.join(keys)}")
-        if others:
-            found[name] = others
-    for name, why in outdated(params):
-        if why not in found.setdefault(name, []):
-            found[name].append(why)
-    return found
-
-
-def _changed_keys(text: str, wanted: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Each stage in dvc.lock, with the keys that it had other values of than this text."""
-    record = load_yaml(text, subject=str(PARAMS_FILE), way_out="correct that line")
-    for name, own in _locked_params().items():
-        keys = wanted.get(name, {}).get("params", ())
-        yield name, [key for key in keys if own.get(key) != _value_of(record, key)]
-
-
-def _locked_params(lock: Path = Path("dvc.lock")) -> dict[str, dict[str, Any]]:
-    """The values of params.yaml that each stage ran with, by stage."""
-    if not lock.is_file():
-        return {}
-    found = load_yaml(lock.read_text("utf-8"), subject=str(lock), way_out="see 'astra doctor'")
-    return {
-        name: entry.get("params", {}).get(str(PARAMS_FILE), {})
-        for name, entry in found["stages"].items()
-    }
-
-
-def _value_of(record: Any, key: str) -> Any:
-    for part in key.split("."):
-        record = record.get(part) if isinstance(record, dict) else None
-    return record
 
 
 def _steps(

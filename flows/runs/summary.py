@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from astra_core.metrics.statistics import Interval
 from tasks.machine.time_words import duration
-from tasks.records.attacker import ATTACKER_FILE, AttackerNote
 from tasks.records.evaluation import (
     EVALUATION,
     EvaluationRecord,
@@ -16,11 +15,12 @@ from tasks.records.evaluation import (
 )
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
+from tasks.records.training import KEPT_UNTRAINED, TrainingRecord
 from tasks.report.provocation import provocation_note
 from tasks.tracking.lineage.provenance import is_uncommitted
 
 LOCK = Path("dvc.lock")
-ATTACKER = Path("models/attacker")
+TRAINING = Path("reports/training.json")
 
 if TYPE_CHECKING:
     from tasks.promotion.decision import PromotionDecision
@@ -33,22 +33,19 @@ def run_summary(
     evaluation: Path = EVALUATION,
     receipt: Path = RECEIPT,
     lock: Path = LOCK,
-    attacker: Path = ATTACKER,
+    training: Path = TRAINING,
 ) -> list[str]:
     """The last lines of ``astra run``; only one for a run of some steps without a decision."""
     if decision is None:
         return ["", f"wall time      {duration(seconds)}"]
     lines = [""]
     if evaluation.is_file():
-        is_untrained = _is_untrained(attacker)
+        is_untrained = training.is_file() and read_record(training, TrainingRecord).is_untrained
         lines += evaluation_lines(
             read_evaluation(evaluation), name="kept" if is_untrained else "trained"
         )
         if is_untrained:
-            lines.append(
-                "kept           the attacker of step 0: none that was trained did better on the "
-                "dev prompts"
-            )
+            lines.append(f"kept           {KEPT_UNTRAINED}")
     if receipt.is_file():
         found = read_record(receipt, RegistrationReceipt)
         lines.append(f"registered     {found.model_name} version {found.version}")
@@ -60,12 +57,6 @@ def run_summary(
         )
     lines.append("look           astra ui")
     return lines
-
-
-def _is_untrained(attacker: Path) -> bool:
-    """Whether the attacker that a training kept is the one that it began with."""
-    note = attacker / ATTACKER_FILE
-    return note.is_file() and read_record(note, AttackerNote).training_step == 0
 
 
 def evaluation_lines(record: EvaluationRecord, *, name: str = "trained") -> list[str]:

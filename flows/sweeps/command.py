@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    settings: Annotated[
+    assignments: Annotated[
         list[str] | None,
         typer.Option(
             "--set", metavar="KEY=VALUES", help="1e-4,7e-4 or log:1e-5..1e-3; repeatable."
@@ -37,9 +37,9 @@ def sweep(
     from tasks.params.checks import check_params
 
     # Before a server starts, which takes seconds.
-    axes, numbers = read_asked(settings or [], seeds, sampler, count=count, jobs=jobs)
+    axes, numbers = read_asked(assignments or [], seeds, sampler, count=count, jobs=jobs)
     if dry_run:
-        _list_points(settings or [], seeds, sampler, count=count, jobs=jobs, as_json=as_json)
+        _list_points(assignments or [], seeds, sampler, count=count, jobs=jobs, as_json=as_json)
         return
     for point in make_points(sampler_called(sampler)(axes, count, {}), numbers)[:: len(numbers)]:
         check_params(point.params)
@@ -47,7 +47,7 @@ def sweep(
         from flows.sweeps.flow import sweep as run_sweep
 
         found = run_sweep(
-            settings or [], seeds=seeds, sampler=sampler, count=count, jobs=jobs, offer=register
+            assignments or [], seeds=seeds, sampler=sampler, count=count, jobs=jobs, offer=register
         )
     _tell(found, as_json=as_json)
     if found.failed:

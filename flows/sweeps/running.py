@@ -9,6 +9,7 @@ from astra_core.metrics.statistics import Interval
 from flows.errors import PassingStageError, StageError
 from flows.servers.processes import child_environment, run_group, stage_command
 from flows.sweeps.points import Point
+from tasks.params.overlay import VARIABLE
 from tasks.pipeline import failures
 from tasks.pipeline.names import STAGE_NAMES
 from tasks.records.evaluation import EVALUATION, read_evaluation
@@ -95,7 +96,8 @@ def run_stages(point: Point, *turns: str, parent: str | None, timeout_s: float |
         "DVC_SITE_CACHE_DIR": str((point.folder / ".dvc" / "site").absolute()),
         **({PARENT_VARIABLE: parent} if parent else {}),
     }
-    environment = child_environment() | own
+    # Values of ``as_if`` are in the workspace's params.yaml, where the point's own replace them.
+    environment = child_environment() | own | {VARIABLE: ""}
     command = stage_command("tasks.pipeline.point", *turns)
     try:
         with point.log.open("a", encoding="utf-8") as log:

@@ -18,7 +18,7 @@ from tasks.params.schema import Params
 from tasks.promotion.bands import GateRule
 from tasks.promotion.duels import Draw, Evaluate, draw_with, judge
 from tasks.promotion.gate import Comparison, Verdict
-from tasks.promotion.smoke import why_unusable
+from tasks.serving.smoke import why_unusable
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.registry.registered import has_version, version_numbered
 from tasks.tracking.registry.versions import CANDIDATE, CHAMPION, PREVIOUS, aliases_of, set_alias

@@ -9,7 +9,9 @@ from tasks.records.models import Parent
 if TYPE_CHECKING:
     from astra_core.training.trainer import Trainer
 
-
+KEPT_UNTRAINED = (
+    "The attacker kept is that of step 0: none that was trained did better on the dev prompts."
+)
 _IDLE = (
     "nothing was learned: the rewards of siblings were equal or, where the algorithm has one, no "
     "further apart than its margin (training.algorithm.options)"
@@ -118,7 +120,7 @@ class TrainingSummary:
 
 def summary_of(trainer: "Trainer") -> TrainingSummary:
     """The summary of a training, with the exported attacker's metric where it was evaluated."""
-    from astra_core.metrics.reply_signal import faint_signal
+    from tasks.records.signal import faint_signal
 
     progress, best, metric = trainer.progress, trainer.best, trainer.config.metric
     points = progress.evaluations

@@ -7,6 +7,7 @@ from astra_core.metrics.statistics import Interval
 from tasks.findings.labels import corrected_by_people
 from tasks.records.evaluation import EvaluationRecord, bandit_told, ways_told
 from tasks.records.reports import nan_as_null
+from tasks.records.training import KEPT_UNTRAINED
 from tasks.report.facts import Fact, attacked, cost
 from tasks.report.material import Material
 from tasks.report.provocation import provocation_note
@@ -21,9 +22,6 @@ _P_VALUE = (
 _NEVER_CALIBRATED = (
     "Nobody has compared this judge with labels by people, so its error rate is unknown. "
     "astra judge-check measures it and corrects the figures."
-)
-_UNTRAINED = (
-    "The attacker kept is that of step 0: none that was trained did better on the dev prompts."
 )
 _NOT_HARM = (
     "Success means that the judge's score was at or above the threshold, which is not the same as "
@@ -67,7 +65,7 @@ def lead(material: Material) -> str:
     if bandit := bandit_told(found):
         beside = f" {bandit[0].upper()}{bandit[1:]}.{beside}"
     if material.training.is_untrained:
-        beside = f" {_UNTRAINED}{beside}"
+        beside = f" {KEPT_UNTRAINED}{beside}"
     return (
         f"Of {found.num_prompts} test prompts with {found.num_rollouts} rollouts each, the trained "
         f"attacker succeeded in {percent(after)} of rollouts, the untrained one in "

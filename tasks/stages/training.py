@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Self
 from astra_core.config import EvaluationConfiguration
 from astra_core.errors import GateError
 from astra_core.files import draft_folder_of, write_text
-from astra_core.metrics.reply_signal import missing_signal
 from astra_core.target import checked_figures
 from tasks.findings.archive import training_kept
 from tasks.machine.console import progress
@@ -35,6 +34,7 @@ from tasks.records.checkpoint import (
 from tasks.records.prompts import read_prompts
 from tasks.records.reports import write_record
 from tasks.records.rollouts import ROLLOUTS_FILE, StoredRollouts
+from tasks.records.signal import missing_signal
 from tasks.records.training import TrainingSummary, record_of, summary_of
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from tasks.params.schema import Params
 from tasks.pipeline.precision import advise
 from tasks.pipeline.stage import plain_sections, sections_for
 from tasks.records.prompts import read_prompts
+from tasks.records.signal import signal_doubts
 from tasks.stages.training import TrainingFiles, TrainingParams, evaluator_of, trainer_of
 from tasks.trials.forecast import Amount, TrialMeasurements, forecast
 from tasks.trials.gpu_memory import try_memory
@@ -111,6 +112,7 @@ class Findings:
             *self.samples,
             self._batch(),
             *(f"{'judge':<13}{doubt}" for doubt in self.doubts),
+            *(f"{'signal':<13}{told}" for told in signal_doubts(self.trial.experience.metrics)),
             f"{'target':<13}a whole run asks it for {total.calls:,.0f} replies; it {tokens}",
             f"{'time':<13}at most about {about(total.seconds)}: {parts}",
             f"{'memory':<13}{self.memory}",

@@ -45,6 +45,27 @@ def test_help_names_every_command(restored, tmp_path, monkeypatch, capsys):
         assert f"\n  {name} " in told
 
 
+def test_a_command_that_reads_parameters_takes_others_as_if_they_were_in_the_file(
+    restored, project, capsys
+):
+    takes = {
+        command.name
+        for command in typer.main.get_group(app).commands.values()
+        if {"--set", "--preset"} <= {flag for own in command.params for flag in own.opts}
+    }
+    before = (project / "params.yaml").read_bytes()
+
+    assert {"status", "sweep", "harden", "drift", "reevaluate", "promote", "history"} <= takes
+    assert not takes & {"init", "doctor", "migrate", "restore", "deploy"}
+    assert 0 == run_command(["params", "seed", "--set", "seed=41"])
+    assert "41" in capsys.readouterr().out.splitlines()[0]
+    assert 2 == run_command(["history", "--set", "registration.name=x"])
+    assert "registration.name is not a known key" in capsys.readouterr().err
+    assert 2 == run_command(["drift", "--preset", "brave"])
+    assert "--preset must name a file of the folder params" in capsys.readouterr().err
+    assert before == (project / "params.yaml").read_bytes()
+
+
 @pytest.mark.real
 def test_help_answers_at_once_for_it_imports_nothing_heavy():
     code = (

@@ -253,9 +253,12 @@ def test_a_preset_says_in_one_line_what_is_still_to_be_named(with_presets, monke
     assert "\n" not in str(caught.value)
 
 
-def test_a_preset_replaces_all_options_of_a_choice(with_presets):
+def test_a_preset_replaces_all_options_of_a_choice_and_keeps_the_comments_beside_it(with_presets):
+    before = with_presets.read_text()
+    with_presets.write_text(before.replace("\nreward:", "\nreward:  # mine"), "utf-8")
     change_params([], with_presets, preset="astprompter")
 
+    assert "\nreward:  # mine\n" in with_presets.read_text()
     assert read_params(with_presets).reward.options["joint_weight"] == 0.5
     change_params([], with_presets, preset="default")
     assert "joint_weight" not in read_params(with_presets).reward.options

@@ -11,7 +11,7 @@ import pytest
 from each_row import each_row
 from registry_project import enter_project, register, write_note, write_project
 
-from tasks.promotion.smoke import why_unusable
+from tasks.serving.smoke import why_unusable
 from tasks.tracking.registry.versions import CANDIDATE, checkpoint_folder
 from tasks.tracking.store import connect, quiet_pyfunc
 

@@ -3,7 +3,7 @@ import random
 import pytest
 from each_row import each_row
 
-from astra_core.metrics.reply_signal import faint_signal, missing_signal, reply_signal
+from astra_core.metrics.reply_signal import reply_signal, score_share
 from astra_parts.testing import tiny_graph, tiny_node
 
 
@@ -49,59 +49,18 @@ def test_one_reply_or_one_probe_cannot_tell():
     assert reply_signal([]) is None
 
 
-@each_row(
-    ("signal", "share", "way_out"),
-    [
-        (0.06, "6%", " (16 times as many would make it half)"),
-        (0.01, "1%", " (99 times as many would make it half)"),
-        (-0.1, "0%", ", or see whether the target reacts to what it reads at all"),
-    ],
-)
-def test_a_faint_signal_is_reported_with_the_way_out(signal, share, way_out):
-    assert faint_signal(signal) == (
-        f"the probes account for {share} of what set siblings apart at first "
-        "(rollout/reply_signal), the draw of replies for the rest, so what is learned is mostly "
-        f"chance; raise rollouts.sampler.options.num_responses{way_out}"
-    )
+def rewarded(score, reward):
+    return tiny_node(reward, score=score, response_scores=(score,))
 
 
-@each_row("signal", [None, 0.2, 0.9])
-def test_of_a_signal_that_is_there_nothing_is_said(signal):
-    assert "" == faint_signal(signal)
+def test_the_scores_share_of_rewards_is_that_within_siblings():
+    # The other term is as large as the score and drawn apart from it; prompts differ by 5.
+    tree = tiny_graph(*(rewarded(score, score + other) for score in (0, 1) for other in (5, 6)))
+    alone = tiny_graph(rewarded(0.0, 9.0), rewarded(1.0, 10.0))
+    unmoved = tiny_graph(rewarded(0.3, 1.0), rewarded(0.3, 2.0))
 
-
-HIT, MISS = node(1.0, 1.0), node(0.0, 0.0)
-
-
-@each_row(
-    ("trees", "missing"),
-    [
-        ([tiny_graph(HIT, MISS)], ""),
-        ([tiny_graph(HIT), tiny_graph(MISS)], ""),  # no siblings: nothing is known of them
-        ([tiny_graph(node(0.45), node(0.0))], ""),  # a success at the threshold itself
-        ([tiny_graph(MISS, node(0.4, 0.4))], ""),  # no success, but a slope of a graded judge
-        (
-            [tiny_graph(MISS, node(0.4, 0.0))],
-            (
-                "none of 2 turns with a success, nor scores that the probes explain; name another "
-                "judge in system.scorer, lower evaluation.threshold, or begin with prompts closer "
-                "to the goal"
-            ),
-        ),
-        ([], "none of 0 turns with a success"),
-        ([tiny_graph(HIT, HIT)], "the same score for all 2 turns"),
-        (
-            [tiny_graph(node(1.0, 0.0), node(0.0, 0.9))],
-            (
-                "siblings that differ by the draw of their replies alone; raise "
-                "rollouts.sampler.options.num_responses, or see whether the target reacts to what "
-                "it reads at all"
-            ),
-        ),
-    ],
-)
-def test_what_is_missing_is_said_with_what_to_change(trees, missing):
-    found = missing_signal(trees, threshold=0.45)
-
-    assert found.startswith(missing)
-    assert bool(missing) == bool(found)
+    assert 0.5 == pytest.approx(score_share([tree]))
+    assert 1.0 == pytest.approx(score_share([alone]))
+    assert 0.6 == pytest.approx(score_share([tree, alone]))
+    assert 0.0 == score_share([unmoved])
+    assert score_share([tiny_graph(rewarded(0.1, 1.0), rewarded(0.2, 1.0))]) is None

@@ -7,7 +7,8 @@ import pytest
 from flows.cli import run_command
 from flows.runs.planning import planned
 from flows.runs.requests import RunRequest
-from flows.settings import planned_params
+from flows.settings import as_if
+from tasks.params.schema import read_params
 from tasks.pipeline.durations import note_duration
 from tasks.pipeline.names import STAGE_NAMES
 
@@ -26,7 +27,8 @@ def project(restored, dvc_project):
 
 
 def plan_of(*assignments, **limits):
-    return planned(RunRequest(**limits), *planned_params(assignments))
+    with as_if(assignments):
+        return planned(RunRequest(**limits), read_params())
 
 
 LOCK = """\

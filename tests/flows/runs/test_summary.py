@@ -1,15 +1,17 @@
 import math
 import subprocess
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from each_row import each_row
+from report_material import material
 
 from astra_core.files import write_json
 from astra_core.metrics.statistics import Interval
 from flows.runs.summary import evaluation_lines, run_summary
 from tasks.promotion.decision import PromotionDecision
-from tasks.records.attacker import ATTACKER_FILE, AttackerNote
 from tasks.records.evaluation import Belief, CategoryRates, EvaluationRecord, Selection
+from tasks.records.reports import write_record
+from tasks.records.training import BestMeasured
 
 ROLE = {"attack_success_rate": Interval(0.25, 0.125, 0.5), "unique_probes": 0.9}
 RECORD = EvaluationRecord(
@@ -134,20 +136,19 @@ def test_a_summary_without_reports_still_tells_the_decision(tmp_path):
     ] == lines
 
 
-@each_row(("step", "is_trained"), [(0, False), (4, True), (None, True)])
+@each_row(("step", "is_trained"), [(0, False), (4, True)])
 def test_an_attacker_that_no_training_improved_is_not_called_trained(tmp_path, step, is_trained):
     write_json(RECORD.to_record(), tmp_path / "evaluation.json")
-    note = AttackerNote(digest="a7", training_step=step)
-    write_json(asdict(note), tmp_path / ATTACKER_FILE)
+    best = BestMeasured("eval/attack_success_rate", 0.5, step)
+    training = tmp_path / "training.json"
+    write_record(replace(material().training, best=best), training)
     places = dict.fromkeys(("receipt", "lock"), tmp_path / "none")
     lines = run_summary(
-        DECISION, seconds=1, evaluation=tmp_path / "evaluation.json", attacker=tmp_path, **places
+        DECISION, seconds=1, evaluation=tmp_path / "evaluation.json", training=training, **places
     )
 
     assert is_trained == lines[1].endswith(" trained")
-    assert is_trained != any(
-        line.startswith("kept           the attacker of step 0") for line in lines
-    )
+    assert is_trained != any("attacker kept is that of step 0" in line for line in lines)
 
 
 def test_a_lock_that_no_commit_has_is_named(tmp_path):

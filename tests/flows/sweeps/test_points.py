@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from astra_core.errors import ConfigurationError
-from flows.settings import change_params
+from flows.settings import as_if, change_params
 from flows.sweeps.points import make_points
 
 ROOT = Path(__file__).parents[3]
@@ -34,6 +34,14 @@ def test_points_are_named_by_what_decides_their_results(project):
     assert [point.key for point in points] == [point.key for point in again]
     assert not {point.key for point in points} & {point.key for point in edited}
     assert (1e-4, 1) == (points[1].params.training.lr, points[1].params.training_seed)
+
+
+def test_a_points_own_values_are_laid_over_those_of_the_command(project):
+    with as_if(["training.lr=3e-4", "training.training_steps=2"]):
+        (point,) = make_points([("training.lr=1e-4",)], (0,))
+
+    assert (1e-4, 2) == (point.params.training.lr, point.params.training.training_steps)
+    assert "training_steps: 2" in point.text
 
 
 def test_points_share_a_lock_for_each_stage_that_would_do_the_same(project):

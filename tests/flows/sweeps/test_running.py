@@ -31,6 +31,21 @@ def test_a_point_that_fails_tells_why_and_keeps_no_result(point):
     assert "DVC cannot run stage prompts" in point.log.read_text()
 
 
+@pytest.mark.real
+def test_values_of_the_command_do_not_replace_those_of_a_point(tmp_path, point, monkeypatch):
+    (tmp_path / "tasks").mkdir()
+    names = ["dvc.yaml", "astra_core", "astra_parts", "plugins"]
+    for name in [*names, *(f"tasks/{path.name}" for path in (ROOT / "tasks").iterdir())]:
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "tasks/stage.sh").unlink()
+    (tmp_path / "tasks/stage.sh").write_text('echo "from outside: $ASTRA_OVERRIDES."; exit 1')
+    monkeypatch.setenv("ASTRA_OVERRIDES", '{"training.lr": 0.5}')
+    with pytest.raises(StageError):
+        run_point(point, parent=None, timeout_s=None)
+
+    assert "from outside: .\n" in point.log.read_text()
+
+
 def test_a_finished_point_is_not_run_again(point):
     write_record(result(("training.lr=1e-4",), 0, key=point.key), point.result)
     # A kill between the result and the removal leaves it.

@@ -7,9 +7,9 @@ from registry_project import write_reports
 from tiny_training import configured, trainer_of
 
 from astra_core.errors import DataError
-from astra_core.metrics.reply_signal import faint_signal
 from astra_core.samplers.tree import TreeSampler
 from tasks.records.reports import read_record, write_record
+from tasks.records.signal import faint_signal
 from tasks.records.training import (
     BestMeasured,
     Measured,

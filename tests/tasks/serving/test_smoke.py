@@ -4,15 +4,15 @@ from pathlib import Path
 import pytest
 from decisions import aliases, fought, promote, tags
 from played_service import PlayedService
-from registry_project import register, write_note, write_project
+from registry_project import register, write_checkpoint, write_note, write_project
 
 from astra_core.models.folders import attacker_digest
 from astra_parts.services.pointer import ServicePointer, leave_pointer
 from astra_parts.services.remote_trainer import RemoteTrainer
 from tasks.params.schema import Params
 from tasks.promotion.decision import promote_attacker, rollback
-from tasks.promotion.smoke import why_unusable
 from tasks.records.receipt import RECEIPT
+from tasks.serving.smoke import why_unusable, write_probes
 from tasks.tracking.registry.versions import CHECKPOINT_DIGEST_TAG, checkpoint_folder
 from tasks.tracking.store import connect
 
@@ -28,7 +28,7 @@ def leave_for_service(folder, seed=0):
 
 
 @pytest.fixture
-def version(project):
+def version(candidate_in_memory):
     """A version whose weights are at a service."""
     found = connect().get_model_version("attacker", "1")
     with checkpoint_folder(connect(), found) as folder:
@@ -39,7 +39,9 @@ def version(project):
     return connect().get_model_version("attacker", "1")
 
 
-def test_a_version_writes_by_our_code_and_never_by_what_lies_beside_its_weights(project):
+def test_a_version_writes_by_our_code_and_never_by_what_lies_beside_its_weights(
+    candidate_in_memory,
+):
     version = connect().get_model_version("attacker", "1")
     folder = Path(connect().get_model_version_download_uri("attacker", "1"))
     (folder / "attacker_pyfunc.py").write_text("open('ran', 'w')\nraise SystemExit\n")
@@ -104,3 +106,12 @@ def test_a_version_that_the_service_does_not_sample_from_is_not_promoted(version
     assert not decision.promoted
     assert "must load and write" in decision.summary()
     assert '{"name": "smoke test", "value": "failed"' in tags("1")["promotion.rules"]
+
+
+def test_a_checkpoint_writes_whatever_lies_beside_it(tmp_path):
+    folder = write_checkpoint(tmp_path / "checkpoint")
+    (folder / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'touch ran'\ntR.")
+    found = write_probes(folder, {"max_context_tokens": 16})
+
+    assert [str, str] == [type(probe) for probe in found]
+    assert all(len(probe.split()) <= 8 for probe in found)
