@@ -4,9 +4,9 @@ The exit status is 1 if a measure fails, or a limit is exceeded, of time or of t
 between two results that should be equal. Of the measures, ``trainer_overhead``, ``rollout``,
 ``update``, ``decode`` and ``profiles`` are those of speed and share the options below. ``overhead``
 takes a minute, ``default_run``, ``neighbours``, ``data_scale``, ``scaling``, ``seeds``,
-``staleness``, ``nodes``, ``method``, ``gate``, ``credit``, ``endpoint``, ``gpu``, ``chat`` and
-``chat_rollout`` take minutes and run only when they are named; each has options of its own, as in
-``python -m benchmarks seeds 3 4 5``.
+``staleness``, ``nodes``, ``method``, ``gate``, ``credit``, ``endpoint``, ``gpu``, ``chat``,
+``chat_rollout`` and ``forecast`` take minutes and run only when they are named; each has options of
+its own, as in ``python -m benchmarks seeds 3 4 5``.
 """
 
 import argparse
@@ -32,7 +32,7 @@ BENCHMARKS = ("trainer_overhead", "rollout", "update", "decode", "profiles")
 
 COMMANDS = (
     *("default_run", "overhead", "neighbours", "data_scale", "scaling", "seeds", "staleness"),
-    *("nodes", "method", "gate", "credit", "endpoint", "gpu", "chat", "chat_rollout"),
+    *("nodes", "method", "gate", "credit", "endpoint", "gpu", "chat", "chat_rollout", "forecast"),
 )
 """Measures that take minutes and have their own options."""
 

@@ -44,7 +44,11 @@ _ASKED = (
 _THINGS = (
     *("bread", "market", "rain", "train", "garden", "moon", "bicycle", "kitchen", "letter"),
     *("mountain", "river", "summer", "friend", "church", "apple", "bridge", "morning", "music"),
-    *("window", "bird", "forest", "doctor", "shoe", "island"),
+    *("window", "bird", "forest", "doctor", "shoe", "island", "street", "chair", "storm", "baker"),
+    *("clock", "candle", "farmer", "horse", "spoon", "castle", "flower", "teacher", "boat", "snow"),
+    *("lamp", "village", "cheese", "coat", "beach", "tower", "painter", "basket", "field", "egg"),
+    *("nurse", "stone", "glass", "wheel", "singer", "cloud", "station", "pencil", "pear", "roof"),
+    *("sheep", "piano"),
 )
 _WORD = re.compile(r"[^\W\d_]{2,}")
 

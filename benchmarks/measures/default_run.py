@@ -66,7 +66,9 @@ def stage_times(folder: Path, *changes: str) -> dict[str, StageTime]:
         watched = ("benchmarks.watched_stage", stage, str(told))
         words = ("-m", *(watched if stage in WATCHED else ("tasks", stage)))
         spent = spent_by(partial(run_python, folder, *words))
-        found[stage] = StageTime(spent, json.loads(told.read_text()) if told.exists() else 0.0)
+        found[stage] = StageTime(
+            spent, json.loads(told.read_text())["models"] if told.exists() else 0.0
+        )
     return found
 
 

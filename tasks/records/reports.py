@@ -19,13 +19,13 @@ Record = TypeVar("Record")
 
 def write_record(record: Any, path: Path) -> None:
     """Writes a dataclass or a mapping as JSON to ``path``; NaN and infinities become null."""
-    write_json(nan_as_null(record if isinstance(record, dict) else asdict(record)), path)
+    plain = nan_as_null(record if isinstance(record, dict) else asdict(record))
+    write_json(plain, path)
 
 
 def nan_as_null(record: dict[str, Any]) -> dict[str, Any]:
     """The record with NaN and infinities as null, for JSON."""
-    found: dict[str, Any] = json.loads(json.dumps(record), parse_constant=lambda _: None)
-    return found
+    return dict(json.loads(json.dumps(record), parse_constant=lambda _: None))
 
 
 def table_cell(text: str) -> str:

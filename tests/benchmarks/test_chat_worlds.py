@@ -29,4 +29,4 @@ def test_the_rule_s_prompts_are_as_many_as_the_demonstration_s_and_none_stands_t
     lines = (tmp_path / PROMPTS).read_text().splitlines()
 
     assert f"prompts.path={tmp_path / PROMPTS}" == first
-    assert 96 == len({json.loads(line)["text"] for line in lines})
+    assert 240 == len({json.loads(line)["text"] for line in lines})

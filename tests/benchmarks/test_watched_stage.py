@@ -9,7 +9,9 @@ import pytest
 import yaml
 from small_world import PARAMS, write_world
 
+from astra_core.targets.causal_lm import CausalLM
 from benchmarks.watched_stage import WORK, main
+from tasks.trials.workload import replies_of_a_tree
 
 TOLD = Path("told.json")
 
@@ -23,7 +25,7 @@ def world(tmp_path, monkeypatch):
     params["machine"]["num_threads"] = 1
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(params), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    for owner, name in WORK:
+    for owner, name in (*WORK, (CausalLM, "respond")):
         monkeypatch.setattr(owner, name, getattr(owner, name))
     environment, on_terminate = dict(os.environ), signal.getsignal(signal.SIGTERM)
     yield tmp_path
@@ -40,18 +42,22 @@ def test_models_work_for_a_part_of_a_stages_time(world):
 
     assert 0 == status
     assert (world / "data/rollouts/rollouts.parquet").is_file()
-    assert 0.0 < json.loads(TOLD.read_text()) < spent
+    found = json.loads(TOLD.read_text())
+    assert 0.0 < found["models"] < spent
+    assert found["replies"] == PARAMS.rollouts.num_prompts * replies_of_a_tree(PARAMS)
+    assert 2**20 < found["peak_bytes"]
 
 
 @pytest.mark.real
 def test_a_stage_without_models_spends_nothing_on_them(world):
     assert 0 == main("prompts", TOLD)
-    assert 0.0 == json.loads(TOLD.read_text())
+    found = json.loads(TOLD.read_text())
+    assert (0.0, 0) == (found["models"], found["replies"])
 
 
 def test_the_status_of_a_stage_that_fails_is_passed_on(world, capfd):
     shutil.rmtree(world / "models")
 
     assert 2 == main("rollouts", TOLD)
-    assert 0.0 == json.loads(TOLD.read_text())
+    assert 0.0 == json.loads(TOLD.read_text())["models"]
     assert "models/base" in capfd.readouterr().err
