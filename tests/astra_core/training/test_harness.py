@@ -169,6 +169,7 @@ def test_metrics_are_means_over_turns_that_did_not_fail():
         "rollout/reward": 0.75 - 0.3 * 0.3 + 0.2 * novelty,
         "rollout/novelty": novelty,
         "rollout/score": 0.75,
+        "rollout/score_share": 1.0,  # two turns lie on one line
         "rollout/probe_score": 0.3,
         "rollout/target_nll": 2.0,
         "rollout/kl_nats": 0.5 * 4,
