@@ -31,11 +31,11 @@ def main(stage: str, told: Path) -> int:
     """The exit status of the stage, after it has run and the file is written."""
     watch, asked, respond = Stopwatch(time.perf_counter), [0], CausalLM.respond
 
-    def counted(self: CausalLM, conversations: Any, keys: Any, *rest: Any, **more: Any) -> Any:
+    def count(self: CausalLM, conversations: Any, keys: Any, *rest: Any, **more: Any) -> Any:
         asked[0] += sum(map(len, keys))
         return respond(self, conversations, keys, *rest, **more)
 
-    CausalLM.respond = counted  # type: ignore[method-assign]
+    CausalLM.respond = count  # type: ignore[method-assign]
     for owner, name in WORK:
         setattr(owner, name, watch.timed("models", getattr(owner, name)))
     status = run([stage])

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from astra_core.errors import DiskFullError
@@ -11,6 +10,7 @@ from tasks.machine.console import quiet_libraries
 from tasks.params.overlay import overlaid, overrides
 from tasks.params.schema import PARAMS_FILE, read_params, read_record
 from tasks.params.yaml_files import load_yaml
+from tasks.pipeline.dvc_files import LOCK_FILE
 from tasks.pipeline.names import STAGE_NAMES
 from tasks.pipeline.order import SCRIPT, outdated
 from tasks.pipeline.reproduction import NOT_MADE, AtWorkError, changes
@@ -18,7 +18,6 @@ from tasks.records.receipt import RECEIPT
 from tasks.tracking.database.store_check import has_store
 from tasks.tracking.errors import TrackingError
 
-LOCK = Path("dvc.lock")
 MAX_REASONS = 3
 
 
@@ -90,8 +89,8 @@ def _changes() -> dict[str, list[str]]:
 
 def _lay_under(found: dict[str, list[str]], record: dict[str, Any]) -> None:
     """Puts what differs in ``record`` in place of what DVC found changed in params.yaml."""
-    text = LOCK.read_text("utf-8") if LOCK.is_file() else "stages: {}"
-    lock = load_yaml(text, subject=str(LOCK), way_out="see 'astra doctor'")
+    text = LOCK_FILE.read_text("utf-8") if LOCK_FILE.is_file() else "stages: {}"
+    lock = load_yaml(text, subject=str(LOCK_FILE), way_out="see 'astra doctor'")
     for name, entry in lock["stages"].items():
         last = entry.get("params", {}).get(str(PARAMS_FILE), {})
         keys = [key for key, value in last.items() if value != _value_of(record, key)]

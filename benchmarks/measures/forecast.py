@@ -2,7 +2,7 @@
 
 In a copy of the project the first stages run, then the trial, then rollouts, training and
 evaluation, each in a process of its own. ``--preset NAME`` and ``--set KEY=VALUE`` change
-params.yaml in the copy; paths in them are read from here.
+params.yaml in the copy, whose folder is another one: paths in them must be absolute.
 """
 
 import json
@@ -34,12 +34,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run_python(folder, "-m", "tasks", stage)
         words = ("-c", "from flows.start import main; main()", "trial", "--json")
         foretold = json.loads(run_python(folder, *words))
-        taken = {stage: taken_by(folder, stage) for stage in FORETOLD}
+        taken = {stage: measure_stage(folder, stage) for stage in FORETOLD}
     print(table(foretold, taken))
     return 0
 
 
-def taken_by(folder: Path, stage: str) -> dict[str, float]:
+def measure_stage(folder: Path, stage: str) -> dict[str, float]:
     """What one stage of the copy took: seconds, replies of a local target, bytes at the most."""
     told = folder / f"{stage}.json"
     run = partial(run_python, folder, "-m", "benchmarks.watched_stage", stage, str(told))

@@ -100,11 +100,11 @@ class RunPlan:
 def show_plan(request: RunRequest, params: Params, *, as_json: bool) -> None:
     """Prints what the run would do."""
     quiet_libraries()
-    plan = planned(request, params)
+    plan = plan_run(request, params)
     say_found(plan.record(), plan.lines(), as_json=as_json)
 
 
-def planned(request: RunRequest, params: Params) -> RunPlan:
+def plan_run(request: RunRequest, params: Params) -> RunPlan:
     """The plan of the run, from DVC and the reports of the last run."""
     set_environment(params)
     reasons = changed_stages()

@@ -15,12 +15,11 @@ from tasks.records.evaluation import (
 )
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
-from tasks.records.training import KEPT_UNTRAINED, TrainingRecord
+from tasks.records.training import KEPT_UNTRAINED, TRAINING, TrainingRecord
 from tasks.report.provocation import provocation_note
 from tasks.tracking.lineage.provenance import is_uncommitted
 
 LOCK = Path("dvc.lock")
-TRAINING = Path("reports/training.json")
 
 if TYPE_CHECKING:
     from tasks.promotion.decision import PromotionDecision

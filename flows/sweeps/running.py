@@ -15,12 +15,11 @@ from tasks.pipeline.names import STAGE_NAMES
 from tasks.records.evaluation import EVALUATION, read_evaluation
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record, write_record
-from tasks.records.training import TrainingRecord
+from tasks.records.training import TRAINING, TrainingRecord
 from tasks.tracking.runs import PARENT_VARIABLE
 from tasks.tracking.store import alone_with, tracking_uri
 from tasks.tracking.sweeps import adopt
 
-TRAINING = Path("reports/training.json")
 STEPS = Path("reports/training_steps.csv")
 
 

@@ -35,13 +35,14 @@ def missing_signal(graphs: Sequence[Graph], *, threshold: float) -> str:
 
 def signal_doubts(figures: Mapping[str, float]) -> list[str]:
     """What keeps an attacker from learning from such rollouts, with what to change."""
-    share = figures.get("rollout/score_share", 1.0)
-    other = (
-        f"scores account for {share:.0%} of what sets siblings' rewards apart (rollout/score_share)"
-        "; give the other terms of the reward less weight"
-    )
-    doubts = (faint_signal(figures.get("rollout/reply_signal"), _HALF), other)
-    return [doubt for doubt in doubts[: 1 + (share < _HALF)] if doubt]
+    told = faint_signal(figures.get("rollout/reply_signal"), _HALF)
+    doubts = [told] if told else []
+    if (share := figures.get("rollout/score_share", 1.0)) < _HALF:
+        doubts.append(
+            f"scores account for {share:.0%} of what sets siblings' rewards apart "
+            "(rollout/score_share); give the other terms of the reward less weight"
+        )
+    return doubts
 
 
 def faint_signal(signal: float | None, bound: float = FAINT) -> str:

@@ -1,6 +1,7 @@
 """The record of a training: ``reports/training.json`` and a line for the screen."""
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.records.attacker import Kept
@@ -9,6 +10,7 @@ from tasks.records.models import Parent
 if TYPE_CHECKING:
     from astra_core.training.trainer import Trainer
 
+TRAINING = Path("reports/training.json")
 KEPT_UNTRAINED = (
     "The attacker kept is that of step 0: none that was trained did better on the dev prompts."
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_core.files import read_json
+from tasks.records.training import TRAINING
 from tasks.tracking.database.store_check import check_store, has_store
 from tasks.tracking.registry.registered import aliases_in
 from tasks.tracking.runs import RUN_KEY_TAG
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 RUNS = Path("runs")
-TRAINING = Path("reports/training.json")
 _DAY_S = 86_400.0
 
 

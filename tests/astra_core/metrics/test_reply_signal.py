@@ -49,18 +49,18 @@ def test_one_reply_or_one_probe_cannot_tell():
     assert reply_signal([]) is None
 
 
-def rewarded(score, reward):
+def node_worth(score, reward):
     return tiny_node(reward, score=score, response_scores=(score,))
 
 
 def test_the_scores_share_of_rewards_is_that_within_siblings():
     # The other term is as large as the score and drawn apart from it; prompts differ by 5.
-    tree = tiny_graph(*(rewarded(score, score + other) for score in (0, 1) for other in (5, 6)))
-    alone = tiny_graph(rewarded(0.0, 9.0), rewarded(1.0, 10.0))
-    unmoved = tiny_graph(rewarded(0.3, 1.0), rewarded(0.3, 2.0))
+    tree = tiny_graph(*(node_worth(score, score + other) for score in (0, 1) for other in (5, 6)))
+    alone = tiny_graph(node_worth(0.0, 9.0), node_worth(1.0, 10.0))
+    unmoved = tiny_graph(node_worth(0.3, 1.0), node_worth(0.3, 2.0))
 
     assert 0.5 == pytest.approx(score_share([tree]))
     assert 1.0 == pytest.approx(score_share([alone]))
     assert 0.6 == pytest.approx(score_share([tree, alone]))
     assert 0.0 == score_share([unmoved])
-    assert score_share([tiny_graph(rewarded(0.1, 1.0), rewarded(0.2, 1.0))]) is None
+    assert score_share([tiny_graph(node_worth(0.1, 1.0), node_worth(0.2, 1.0))]) is None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli import run_command
-from flows.runs.planning import planned
+from flows.runs.planning import plan_run
 from flows.runs.requests import RunRequest
 from flows.settings import as_if
 from tasks.params.schema import read_params
@@ -28,7 +28,7 @@ def project(restored, dvc_project):
 
 def plan_of(*assignments, **limits):
     with as_if(assignments):
-        return planned(RunRequest(**limits), read_params())
+        return plan_run(RunRequest(**limits), read_params())
 
 
 LOCK = """\
