@@ -4,6 +4,7 @@ If the target's answers do not depend on what it reads, siblings still differ by
 replies: an algorithm then learns from noise, and no step size helps.
 """
 
+import math
 from collections.abc import Sequence
 from statistics import correlation, fmean, variance
 
@@ -33,6 +34,17 @@ def reply_signal(graphs: Sequence[Graph]) -> float | None:
                 noises.append(fmean(_variance_of_mean(node) for node in siblings))
     spread = fmean(spreads) if spreads else 0.0
     return 1.0 - fmean(noises) / spread if spread > 0.0 else None
+
+
+def replies_for(signal: float, num_replies: int, *, share: float, at_most: int) -> int:
+    """How many replies make the probes account for ``share``, where ``num_replies`` gave a signal.
+
+    Source: Spearman (1910) and Brown (1910), British Journal of Psychology 3.
+    """
+    if signal <= 0.0:
+        return at_most
+    needed = num_replies * share / (1.0 - share) * (1.0 - signal) / signal
+    return min(max(math.ceil(needed - _ROUNDING), 1), at_most)
 
 
 def score_share(graphs: Sequence[Graph]) -> float | None:

@@ -1,16 +1,26 @@
 """Trees grown level by level: all prompts and siblings of a level in one call per model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
 
 from astra_core.config import Count, Section
+from astra_core.metrics.reply_signal import replies_for, reply_signal
 from astra_core.rollout import Graph, Node, Prompt
 from astra_core.sampler import Sampler
 from astra_core.samplers.level import Growth, Level, grow_level, opening
 from astra_core.settings.sizes import MOST_TURNS, refuse_many_texts
+
+
+_RELIABLE = 0.8
+"""Share of siblings' differences that is due to the probes, in a measurement that can be relied on.
+
+Source: Nunnally, Psychometric Theory (1978), chapter 7.
+"""
 
 
 class TreeSampler(Sampler):
@@ -28,6 +38,13 @@ class TreeSampler(Sampler):
         num_responses: Count = Field(
             3, description="Replies drawn for each probe; their scores are averaged."
         )
+        max_responses: int | None = Field(
+            None,
+            ge=2,
+            description="Replies for each probe after the first experience: as many as make the "
+            "probes account for 80% of what sets siblings apart (rollout/reply_signal), at most "
+            "these; null keeps num_responses.",
+        )
         refills: int = Field(
             0,
             ge=0,
@@ -35,7 +52,49 @@ class TreeSampler(Sampler):
             "sibling is sampled again, before the target is asked; 0 keeps the first.",
         )
 
+        @model_validator(mode="after")
+        def _check_replies(self) -> Self:
+            if self.max_responses is not None and not 2 <= self.num_responses <= self.max_responses:
+                msg = (
+                    "num_responses must be 2 or more and at most max_responses, which is "
+                    f"{self.max_responses}, got {self.num_responses}"
+                )
+                raise ValueError(msg)
+            return self
+
     options: Options
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        # Until an experience tells how much the replies vary.
+        self._num_responses: int | None = None
+
+    @property
+    def num_responses(self) -> int:
+        """Replies for each probe of the next experience."""
+        return self._num_responses or self.options.num_responses
+
+    def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
+        """Chooses the replies for each probe by the first experience whose signal can be known."""
+        # A derived class may have options of its own.
+        at_most = getattr(self.options, "max_responses", None)
+        if at_most is None:
+            return {}
+        if self._num_responses is None and (signal := reply_signal(graphs)) is not None:
+            self._num_responses = replies_for(
+                signal, self.options.num_responses, share=_RELIABLE, at_most=at_most
+            )
+        return {"num_responses": float(self.num_responses)}
+
+    def state(self) -> Mapping[str, Tensor]:
+        """The chosen number of replies, where there is one."""
+        known = self._num_responses
+        return {} if known is None else {"num_responses": torch.tensor(known)}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restores it."""
+        known = state.get("num_responses")
+        self._num_responses = None if known is None else int(known)
 
     @property
     def has_siblings(self) -> bool:
@@ -52,7 +111,7 @@ class TreeSampler(Sampler):
             (options.tree_width,) * options.tree_depth,
             purpose="training",
             iteration=iteration,
-            num_responses=options.num_responses,
+            num_responses=self.num_responses,
             **more,
         )
 

@@ -94,6 +94,7 @@ def check_sizes(params: Params) -> None:
             subject,
             prompts * rollouts.runs_per_prompt,
             (getattr(options, "tree_width", 1),) * depth,
-            num_responses=getattr(options, "num_responses", 1),
+            num_responses=getattr(options, "max_responses", None)
+            or getattr(options, "num_responses", 1),
             refills=getattr(options, "refills", 0),
         )

@@ -35,7 +35,9 @@ def missing_signal(graphs: Sequence[Graph], *, threshold: float) -> str:
 
 def signal_doubts(figures: Mapping[str, float]) -> list[str]:
     """What keeps an attacker from learning from such rollouts, with what to change."""
-    told = faint_signal(figures.get("rollout/reply_signal"), _HALF)
+    # A sampler that chooses the number of replies makes up for them.
+    chosen = "sampler/num_responses" in figures
+    told = "" if chosen else faint_signal(figures.get("rollout/reply_signal"), _HALF)
     doubts = [told] if told else []
     if (share := figures.get("rollout/score_share", 1.0)) < _HALF:
         doubts.append(
@@ -60,4 +62,5 @@ def faint_signal(signal: float | None, bound: float = FAINT) -> str:
     )
     if signal < _NONE:
         return f"{told}, or see whether the target reacts to what it reads at all"
-    return f"{told} ({(1.0 - signal) / signal:.1f} times as many would make it half)"
+    times = (1.0 - signal) / signal
+    return f"{told} ({times:.1f} times as many would make it half), or set max_responses beside it"

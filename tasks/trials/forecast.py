@@ -39,10 +39,11 @@ class Amount:
 class TrialMeasurements:
     """What a trial measured.
 
-    ``rolls_out``: false for a trainer that does not learn from rollouts.
+    ``rolled``: one run of a prompt, ``later`` after the first experience. ``rolls_out``: false for a trainer that does not learn from rollouts.
     """
 
     rolled: Amount
+    later: Amount
     examined: Amount
     num_steps: int
     gradient_s: float
@@ -74,7 +75,7 @@ def forecast(params: Params, measured: TrialMeasurements) -> dict[str, Amount]:
         plain += len(read_requests(requests))
     return {
         "rollouts": measured.rolled * first,
-        "rollouts in training": measured.rolled * (later if measured.rolls_out else 0),
+        "rollouts in training": measured.later * (later if measured.rolls_out else 0),
         "updates": Amount(seconds=num_batches(params, measured) * measured.gradient_s),
         "evaluations in training": measured.examined * num_evaluations(params) * look,
         "final evaluation": measured.examined * final + measured.asked(plain),

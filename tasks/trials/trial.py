@@ -190,6 +190,11 @@ def _findings(
         rolled, first = rolled_amount(trainer, count, account=f"{account} rollouts")
         advance(1, note="learning from one batch")
         trial, memory, tried = _try_batch(trainer, first)
+        later = rolled
+        if (more := _times_the_replies(trainer, trial)) > 1.0:
+            again = max(round(count / more), 1)
+            advance(1, note=f"rolling out {again} prompts with {more:.1f} times the replies")
+            later, _ = rolled_amount(trainer, again, account=f"{account} later rollouts")
         advance(1, note="evaluating")
         examined = examined_amount(
             trainer, evaluator, num_prompts=num_examined, account=f"{account} evaluation"
@@ -202,6 +207,7 @@ def _findings(
     longer = min(own.training.batch_size, num_steps) / min(tried, trial.num_steps)
     measured = TrialMeasurements(
         rolled=rolled,
+        later=later,
         examined=examined,
         num_steps=num_steps,
         gradient_s=trial.gradient_s * longer,
@@ -214,6 +220,17 @@ def _findings(
     # Without the page's head; where prompts have categories, a column more.
     samples = tuple(line for line in page if line.startswith("|"))
     return Findings(trial, forecast(params, measured), samples, price, memory, doubts)
+
+
+def _times_the_replies(trainer: "Trainer", trial: "Trial") -> float:
+    """How many times as many replies the sampler asks for once it has seen an experience."""
+    sampler = trainer.sampler
+    known = trial.experience.metrics.get("sampler/num_responses")
+    if known is None:
+        return 1.0
+    # What was tried left no memory behind.
+    sampler.remember(trial.experience.graphs)
+    return known / sampler.options.num_responses
 
 
 def _try_batch(trainer: "Trainer", graphs: Sequence["Graph"]) -> tuple["Trial", str, int]:

@@ -41,6 +41,7 @@ def replies_by_stage(
     asked *= len(targets_of(params.system.target))  # an evaluation leads all against each
     measured = TrialMeasurements(
         rolled=Amount(calls=replies_of_a_tree(params, rollouts)),
+        later=Amount(calls=replies_of_a_tree(params, rollouts, is_later=True)),
         examined=Amount(calls=asked),
         num_steps=1,
         gradient_s=0.0,
@@ -53,15 +54,21 @@ def replies_by_stage(
     return {stage: sum(parts[name].calls for name in names) for stage, names in _PARTS.items()}
 
 
-def replies_of_a_tree(params: Params, rollouts: Path = ROLLOUTS) -> float:
-    """Replies that one run of a prompt asks for; see ``replies_by_stage``."""
+def replies_of_a_tree(
+    params: Params, rollouts: Path = ROLLOUTS, *, is_later: bool = False
+) -> float:
+    """Replies that one run of a prompt asks for; see ``replies_by_stage``.
+
+    ``is_later``: after the first experience, which may raise the number of replies to a probe.
+    """
     options = find("sampler", params.rollouts.sampler).options
     width, depth = getattr(options, "tree_width", 0), getattr(options, "tree_depth", 0)
     turns = float(sum(width**level for level in range(1, depth + 1)))
     if not turns:
         known = _last(rollouts)
         turns = 1.0 if known is None else known.num_turns / max(known.num_prompts, 1)
-    return turns * getattr(options, "num_responses", 1)
+    most = getattr(options, "max_responses", None) if is_later else None
+    return turns * (most or getattr(options, "num_responses", 1))
 
 
 def cost_of_a_reply(rollouts: Path = ROLLOUTS) -> float | None:

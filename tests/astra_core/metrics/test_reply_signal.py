@@ -3,7 +3,7 @@ import random
 import pytest
 from each_row import each_row
 
-from astra_core.metrics.reply_signal import reply_signal, score_share
+from astra_core.metrics.reply_signal import replies_for, reply_signal, score_share
 from astra_parts.testing import tiny_graph, tiny_node
 
 
@@ -11,13 +11,13 @@ def node(*scores):
     return tiny_node(0.0, score=sum(scores) / len(scores), response_scores=scores)
 
 
-def graphs(count, spread, seed=0):
-    """Trees of four siblings whose probes differ by ``spread`` in the mean of three replies."""
+def graphs(count, spread, seed=0, replies=3):
+    """Trees of four siblings whose probes differ by ``spread`` in the mean of their replies."""
     rng = random.Random(seed)
 
     def sibling():
         own = rng.gauss(0.0, spread)
-        return node(*(own + rng.gauss(0.0, 1.0) for _ in range(3)))
+        return node(*(own + rng.gauss(0.0, 1.0) for _ in range(replies)))
 
     return [tiny_graph(*(sibling() for _ in range(4))) for _ in range(count)]
 
@@ -47,6 +47,20 @@ def test_one_reply_or_one_probe_cannot_tell():
     assert reply_signal([tiny_graph(node(0.2), node(0.8))]) is None
     assert reply_signal([tiny_graph(node(0.2, 0.8))]) is None
     assert reply_signal([]) is None
+
+
+@each_row(
+    ("signal", "num_replies", "expected"),
+    [(0.5, 2, 8), (0.8, 3, 3), (0.9, 3, 2), (1.0, 3, 1), (0.1, 2, 12), (0.0, 2, 12), (-0.4, 2, 12)],
+)
+def test_more_replies_make_up_for_a_faint_signal(signal, num_replies, expected):
+    assert expected == replies_for(signal, num_replies, share=0.8, at_most=12)
+
+
+def test_as_many_replies_as_foretold_give_the_share_asked_for():
+    # Where a probe differs by as much as a reply, one reply tells half.
+    assert 4 == replies_for(0.5, 1, share=0.8, at_most=9)
+    assert 0.8 == pytest.approx(reply_signal(graphs(600, 1.0, replies=4)), abs=0.03)
 
 
 def node_worth(score, reward):

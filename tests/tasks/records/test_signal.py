@@ -11,8 +11,8 @@ def node(*scores):
 @each_row(
     ("signal", "share", "way_out"),
     [
-        (0.06, "6%", " (15.7 times as many would make it half)"),
-        (0.01, "1%", " (99.0 times as many would make it half)"),
+        (0.06, "6%", " (15.7 times as many would make it half), or set max_responses beside it"),
+        (0.01, "1%", " (99.0 times as many would make it half), or set max_responses beside it"),
         (-0.1, "0%", ", or see whether the target reacts to what it reads at all"),
     ],
 )

@@ -5,6 +5,7 @@ from tasks.params.schema import Params, RunTraining
 from tasks.trials.forecast import Amount, TrialMeasurements, forecast, num_batches, num_evaluations
 
 ONE = Amount(calls=6.0, tokens_in=60.0, tokens_out=12.0, seconds=0.5)
+MORE = Amount(calls=12.0, tokens_in=120.0, tokens_out=24.0, seconds=0.75)
 OTHER = Amount(calls=4.0, tokens_in=40.0, tokens_out=8.0, seconds=0.25)
 
 
@@ -34,7 +35,7 @@ def params(*, runs=1, **training):
 def measured(**changes):
     found = {"num_steps": 12, "gradient_s": 2.0, "rolls_out": True, "num_train": 100, "num_dev": 15}
     found["num_test"] = 15
-    return TrialMeasurements(ONE, OTHER, **{**found, **changes})
+    return TrialMeasurements(ONE, MORE, OTHER, **{**found, **changes})
 
 
 def test_each_part_is_its_prompts_times_what_one_took():
@@ -42,7 +43,7 @@ def test_each_part_is_its_prompts_times_what_one_took():
 
     assert found["rollouts"] == ONE * 10
     # The first of seven steps learns from the rollouts stage.
-    assert found["rollouts in training"] == ONE * (6 * 4)
+    assert found["rollouts in training"] == MORE * (6 * 4)
     # Before the first step, after 3, 6 and the last, and once more of the best.
     assert found["evaluations in training"] == OTHER * (5 * 8)
     # Both attackers, on all test prompts that there are, and one where it was chosen.

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from each_row import each_row
 from hostile_server import answer, hostile_server
 from played_vllm import LORA, played_vllm
 from small_world import PARAMS, write_world
@@ -41,12 +42,21 @@ def tried(world, monkeypatch, capfd, restored):
     return run
 
 
+def choosing_replies():
+    sampler = Choice(name="tree", options={"tree_depth": 1, "num_responses": 2, "max_responses": 3})
+    rollouts = PARAMS.rollouts.model_copy(update={"sampler": sampler})
+    return PARAMS.model_copy(update={"rollouts": rollouts})
+
+
 @pytest.mark.real
-def test_the_estimate_counts_the_replies_that_a_whole_run_asks_for(tried, tmp_path, monkeypatch):
+@each_row("params", [PARAMS, choosing_replies()])
+def test_the_estimate_counts_the_replies_that_a_whole_run_asks_for(
+    tried, tmp_path, monkeypatch, params
+):
     """Against a run: the rollouts stage and the training stage, their target counted."""
     from astra_core.models.language_model import LanguageModel
 
-    found = tried()["run"]["parts"]
+    found = tried(params)["run"]["parts"]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     write_world(tmp_path)
@@ -60,10 +70,10 @@ def test_the_estimate_counts_the_replies_that_a_whole_run_asks_for(tried, tmp_pa
         return answers
 
     monkeypatch.setattr(LanguageModel, "continuations", counting)
-    stage_of(rollouts.collect_rollouts).run(PARAMS)
+    stage_of(rollouts.collect_rollouts).run(params)
     asked = sum(counted)
     counted.clear()
-    stage_of(training.train_attacker).run(PARAMS)
+    stage_of(training.train_attacker).run(params)
 
     assert found["rollouts"]["calls"] == pytest.approx(asked)
     parts = ("rollouts in training", "evaluations in training")

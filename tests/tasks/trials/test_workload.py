@@ -61,6 +61,18 @@ def test_replies_are_those_of_all_turns_of_trees_and_examined_conversations(tmp_
     assert 0 == (found["evaluation"] - EXAMINED * 2 * 10) % (EXAMINED * 5)
 
 
+def test_after_the_first_experience_as_many_replies_count_as_it_may_choose(tmp_path):
+    options = {**PARAMS.rollouts.sampler.options, "max_responses": 8}
+    sampler = PARAMS.rollouts.sampler.model_copy(update={"options": options})
+    rollouts = PARAMS.rollouts.model_copy(update={"sampler": sampler})
+    params = PARAMS.model_copy(update={"rollouts": rollouts})
+    found = replies_by_stage(params, **reports(tmp_path))
+    before = replies_by_stage(PARAMS, **reports(tmp_path))
+
+    assert before["rollouts"] == found["rollouts"]
+    assert 14 * (8 - 5) * 4 * 4 == found["training"] - before["training"]
+
+
 def test_without_reports_there_are_prompts_enough(tmp_path):
     nothing = {"rollouts": tmp_path / "none.json", "validation": tmp_path / "neither.json"}
 
