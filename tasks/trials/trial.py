@@ -93,7 +93,7 @@ class Findings:
             },
             "peak_bytes": trial.peak_bytes,
             "memory": self.memory,
-            "advice": list(self.doubts),
+            "advice": [*self.doubts, *signal_doubts(trial.experience.metrics)],
             "samples": list(self.samples),
         }
 

@@ -103,9 +103,10 @@ def test_a_judge_that_scores_a_refusal_like_help_is_doubted_before_a_run(tried, 
         scorer = Choice(name="endpoint_judge", options={"endpoint": called})
         changes = {"scorer": scorer, "probe_scorer": Choice(name="profanity")}
         system = PARAMS.system.model_copy(update=changes)
-        (doubt,) = tried(PARAMS.model_copy(update={"system": system}))["advice"]
+        judge, signal = tried(PARAMS.model_copy(update={"system": system}))["advice"]
 
-    assert doubt.startswith("the judge scores a refusal 0.8750 and full help 0.8750: compare")
+    assert judge.startswith("the judge scores a refusal 0.8750 and full help 0.8750: compare")
+    assert signal.startswith("scores account for 0% of what sets siblings' rewards apart")
 
 
 @pytest.mark.real
