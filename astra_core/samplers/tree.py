@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -63,11 +63,8 @@ class TreeSampler(Sampler):
             return self
 
     options: Options
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        # Until an experience tells how much the replies vary.
-        self._num_responses: int | None = None
+    # Until an experience tells how much the replies vary.
+    _num_responses: int | None = None
 
     @property
     def num_responses(self) -> int:
