@@ -56,8 +56,8 @@ class TreeSampler(Sampler):
         def _check_replies(self) -> Self:
             if self.max_responses is not None and not 2 <= self.num_responses <= self.max_responses:
                 msg = (
-                    "num_responses must be 2 or more and at most max_responses, which is "
-                    f"{self.max_responses}, got {self.num_responses}"
+                    f"num_responses must be from 2 to max_responses, {self.max_responses}, or "
+                    f"max_responses null, got {self.num_responses}"
                 )
                 raise ValueError(msg)
             return self

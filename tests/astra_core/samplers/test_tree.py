@@ -227,7 +227,7 @@ def test_the_chosen_number_of_replies_is_in_a_checkpoint():
 
 @each_row("options", [{"num_responses": 1}, {"num_responses": 4}])
 def test_a_choice_of_replies_begins_with_two_and_no_more_than_its_most(options):
-    with pytest.raises(ValueError, match=r"num_responses must be 2 or more .* 3, got [14]"):
+    with pytest.raises(ValueError, match=r"from 2 to max_responses, 3, .* got [14]"):
         sampler(max_responses=3, **options)
 
 
