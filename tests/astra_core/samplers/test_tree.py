@@ -192,9 +192,7 @@ def test_more_replies_leave_probes_and_first_replies_as_they_are(plain):
 
 def judged(*scores):
     """A tree of siblings with two replies each, so scored."""
-    return tiny_graph(
-        *(tiny_node(0.0, score=sum(own) / 2, response_scores=own) for own in scores)
-    )
+    return tiny_graph(*(tiny_node(0.0, score=sum(own) / 2, response_scores=own) for own in scores))
 
 
 NOISY = judged((0.0, 1.0), (0.5, 1.0))
