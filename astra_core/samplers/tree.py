@@ -15,7 +15,6 @@ from astra_core.sampler import Sampler
 from astra_core.samplers.level import Growth, Level, grow_level, opening
 from astra_core.settings.sizes import MOST_TURNS, refuse_many_texts
 
-
 _RELIABLE = 0.8
 """Share of siblings' differences that is due to the probes, in a measurement that can be relied on.
 

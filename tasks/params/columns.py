@@ -70,6 +70,12 @@ def _secrets(key: str, judge: Choice | None) -> dict[str, frozenset[str]]:
     return found
 
 
+def most_replies(options: Any) -> int:
+    """Replies to a probe at most, by the options of a sampler."""
+    most: int | None = getattr(options, "max_responses", None)
+    return most or int(getattr(options, "num_responses", 1))
+
+
 def check_sizes(params: Params) -> None:
     """Raises ConfigurationError unless trees and evaluations can be held."""
     rollouts, evaluation = params.rollouts, params.evaluation
@@ -82,7 +88,7 @@ def check_sizes(params: Params) -> None:
         (evaluation.num_rollouts,) + (1,) * (evaluation.depth - 1),
         num_responses=evaluation.num_responses,
     )
-    options = find("sampler", rollouts.sampler).options
+    options: Any = find("sampler", rollouts.sampler).options
     depth = getattr(options, "tree_depth", None)
     if depth is None:
         return
@@ -94,7 +100,6 @@ def check_sizes(params: Params) -> None:
             subject,
             prompts * rollouts.runs_per_prompt,
             (getattr(options, "tree_width", 1),) * depth,
-            num_responses=getattr(options, "max_responses", None)
-            or getattr(options, "num_responses", 1),
+            num_responses=most_replies(options),
             refills=getattr(options, "refills", 0),
         )

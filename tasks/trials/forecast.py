@@ -39,7 +39,8 @@ class Amount:
 class TrialMeasurements:
     """What a trial measured.
 
-    ``rolled``: one run of a prompt, ``later`` after the first experience. ``rolls_out``: false for a trainer that does not learn from rollouts.
+    ``rolled``: one run of a prompt; ``later`` is one after the first experience. ``rolls_out``:
+    false for a trainer that does not learn from rollouts.
     """
 
     rolled: Amount

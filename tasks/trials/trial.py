@@ -230,7 +230,8 @@ def _times_the_replies(trainer: "Trainer", trial: "Trial") -> float:
         return 1.0
     # What was tried left no memory behind.
     sampler.remember(trial.experience.graphs)
-    return known / sampler.options.num_responses
+    options: Any = sampler.options
+    return known / float(options.num_responses)
 
 
 def _try_batch(trainer: "Trainer", graphs: Sequence["Graph"]) -> tuple["Trial", str, int]:

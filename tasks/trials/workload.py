@@ -5,10 +5,12 @@ expected to take twice as long.
 """
 
 from pathlib import Path
+from typing import Any
 
 from astra_core.errors import DataError
 from astra_core.files import read_json
 from astra_core.registry import find
+from tasks.params.columns import most_replies
 from tasks.params.schema import Params
 from tasks.params.targets import targets_of
 from tasks.records.reports import read_record
@@ -61,14 +63,13 @@ def replies_of_a_tree(
 
     ``is_later``: after the first experience, which may raise the number of replies to a probe.
     """
-    options = find("sampler", params.rollouts.sampler).options
+    options: Any = find("sampler", params.rollouts.sampler).options
     width, depth = getattr(options, "tree_width", 0), getattr(options, "tree_depth", 0)
     turns = float(sum(width**level for level in range(1, depth + 1)))
     if not turns:
         known = _last(rollouts)
         turns = 1.0 if known is None else known.num_turns / max(known.num_prompts, 1)
-    most = getattr(options, "max_responses", None) if is_later else None
-    return turns * (most or getattr(options, "num_responses", 1))
+    return turns * (most_replies(options) if is_later else getattr(options, "num_responses", 1))
 
 
 def cost_of_a_reply(rollouts: Path = ROLLOUTS) -> float | None:
