@@ -36,14 +36,19 @@ def reply_signal(graphs: Sequence[Graph]) -> float | None:
     return 1.0 - fmean(noises) / spread if spread > 0.0 else None
 
 
-def replies_for(signal: float, num_replies: int, *, share: float, at_most: int) -> int:
-    """How many replies make the probes account for ``share``, where ``num_replies`` gave a signal.
+def times_the_replies(signal: float, *, share: float) -> float:
+    """How many times as many replies make the probes account for ``share``; signal above 0.
 
     Source: Spearman (1910) and Brown (1910), British Journal of Psychology 3.
     """
+    return share / (1.0 - share) * (1.0 - signal) / signal
+
+
+def replies_for(signal: float, num_replies: int, *, share: float, at_most: int) -> int:
+    """How many replies make the probes account for ``share``; ``num_replies`` gave the signal."""
     if signal <= 0.0:
         return at_most
-    needed = num_replies * share / (1.0 - share) * (1.0 - signal) / signal
+    needed = num_replies * times_the_replies(signal, share=share)
     return min(max(math.ceil(needed - _ROUNDING), 1), at_most)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from astra_core.metrics.reply_signal import reply_signal
+from astra_core.metrics.reply_signal import reply_signal, times_the_replies
 from astra_core.rollout import Graph
 
 FAINT = 0.2
@@ -48,11 +48,7 @@ def signal_doubts(figures: Mapping[str, float]) -> list[str]:
 
 
 def faint_signal(signal: float | None, bound: float = FAINT) -> str:
-    """A sentence about a signal below ``bound``, with the way out; else empty.
-
-    Source: How many times the replies make half of the variance the probes' own: Spearman (1910)
-    and Brown (1910), British Journal of Psychology 3.
-    """
+    """A sentence about a signal below ``bound``, with the way out; else empty."""
     if signal is None or signal >= bound:
         return ""
     told = (
@@ -62,5 +58,5 @@ def faint_signal(signal: float | None, bound: float = FAINT) -> str:
     )
     if signal < _NONE:
         return f"{told}, or see whether the target reacts to what it reads at all"
-    times = (1.0 - signal) / signal
+    times = times_the_replies(signal, share=_HALF)
     return f"{told} ({times:.1f} times as many would make it half), or set max_responses beside it"

@@ -12,13 +12,7 @@ from astra_core.rollout import Failure
 from astra_core.samplers.tree import TreeSampler
 from astra_core.targets.causal_lm import CausalLM
 from astra_parts.scorers.phrases import PhraseScorer
-from astra_parts.testing import (
-    tiny_graph,
-    tiny_language_model,
-    tiny_node,
-    tiny_prompts,
-    tiny_system,
-)
+from astra_parts.testing import tiny_language_model, tiny_prompts, tiny_system
 
 PROMPTS = tiny_prompts(4)
 # Of a log-probability in nats, ten times what any processor's products were off by; another
@@ -188,45 +182,6 @@ def test_more_replies_leave_probes_and_first_replies_as_they_are(plain):
             assert node.probe_ids == richer.probe_ids
             assert node.response_ids == richer.response_ids[:2]
             assert len(richer.response_ids) == len(richer.response_scores) == 3
-
-
-def judged(*scores):
-    """A tree of siblings with two replies each, so scored."""
-    return tiny_graph(*(tiny_node(0.0, score=sum(own) / 2, response_scores=own) for own in scores))
-
-
-NOISY = judged((0.0, 1.0), (0.5, 1.0))
-CLEAR = judged((0.0, 0.1), (0.9, 1.0))
-
-
-def test_the_first_experience_with_a_signal_chooses_how_many_replies_follow():
-    own = sampler(max_responses=5)
-    equal = judged((0.0, 0.0), (0.0, 0.0))
-
-    told = [own.remember([graphs])["num_responses"] for graphs in (equal, NOISY, CLEAR)]
-    (graph,) = own.roll_out(PROMPTS[:1], iteration=1)
-
-    assert [2.0, 5.0, 5.0] == told
-    assert {5} == {len(node.response_ids) for node in graph.nodes()}
-    assert 1.0 == sampler(max_responses=5).remember([CLEAR])["num_responses"]
-    assert {} == sampler().remember([NOISY])
-
-
-def test_the_chosen_number_of_replies_is_in_a_checkpoint():
-    own, other = sampler(max_responses=5), sampler(max_responses=5)
-    assert {} == own.state()
-    own.remember([NOISY])
-
-    other.load_state(own.state())
-    assert 5 == other.num_responses
-    other.load_state({})
-    assert 2 == other.num_responses
-
-
-@each_row("options", [{"num_responses": 1}, {"num_responses": 4}])
-def test_a_choice_of_replies_begins_with_two_and_no_more_than_its_most(options):
-    with pytest.raises(ValueError, match=r"from 2 to max_responses, 3, .* got [14]"):
-        sampler(max_responses=3, **options)
 
 
 def test_a_score_is_the_mean_of_the_replies_and_the_probe_is_scored_itself(plain):
