@@ -8,8 +8,9 @@ from astra_core.config import GenerationConfiguration
 from astra_core.engine.cache.key_values import KeyValues
 from astra_core.engine.cache.prefixes import PrefixStore
 from astra_core.engine.cache.reading import CachedReading, LoneReading, PaddedReading, Reading
-from astra_core.engine.cache.sharing import Continued, best_prefixes, stem_batches
+from astra_core.engine.cache.sharing import Continued, best_prefixes, families, stem_batches
 from astra_core.engine.plan import Plan
+from astra_core.engine.products.precision import cached_numbers_per_token
 from astra_core.engine.steps.step import DrawnRow, quick_kernels
 from astra_core.engine.steps.stepper import Special, Stepper
 from astra_core.models.decoder import Decoder
@@ -45,11 +46,35 @@ class ContinuationSampler:
         self, asked: Sequence[Continued], generation: GenerationConfiguration, *, budget: int
     ) -> list[Sampled]:
         """See ``LanguageModel.continuations``; ``budget`` is its ``tokens_per_batch``."""
+        found: dict[int, Sampled] = {}
+        for group in self._families(asked, generation):
+            sampled = self._sample([asked[index] for index in group], generation, budget=budget)
+            found |= zip(group, sampled, strict=True)
+        return [found[index] for index in range(len(asked))]
+
+    def _families(
+        self, asked: Sequence[Continued], generation: GenerationConfiguration
+    ) -> list[list[int]]:
+        """What is sampled one after the other, so that the store can hold what siblings share."""
+        if self.store is None or self.plan.reading != "cached" or self.plan.steps:
+            return [list(range(len(asked)))]
+        token_bytes = cached_numbers_per_token(self.model) * self.model.dtype.itemsize
+        return families(
+            [own.context for own in asked],
+            [max(len(own.keys), 1) for own in asked],
+            room=generation.max_new_tokens + 1,
+            # All are stored as long as the longest of them.
+            most=3 * self.store.max_bytes // (4 * token_bytes),
+        )
+
+    def _sample(
+        self, asked: Sequence[Continued], generation: GenerationConfiguration, *, budget: int
+    ) -> list[Sampled]:
         asked = self._with_places(asked)
         shared = self._shared_prefixes(asked)
         if shared:
             nothing = GenerationConfiguration(max_new_tokens=1)
-            self.sample([Continued(own) for own in shared], nothing, budget=budget)
+            self._sample([Continued(own) for own in shared], nothing, budget=budget)
             asked = self._with_places(asked)
         if self.plan.steps and any(own.keys for own in asked):
             return self._sample_in_steps(asked, generation, budget=budget)

@@ -63,9 +63,8 @@ def _transfer(
     system = params.load(examiner.base)
     account = record_digest([other.model_dump(mode="json"), params.training_seed])[:16]
     with system.target.evaluating(), system.target.accounted(f"transfer {account}"):
-        after, before = (
-            _rates(found.graphs, system, other.columns, examiner=examiner)
-            for found in (trained, untrained)
+        after, before = _rates(
+            [trained.graphs, untrained.graphs], system, other.columns, examiner=examiner
         )
     ids, bootstrap = list(after), examiner.believer.bootstrap
     return Transfer(
@@ -76,27 +75,40 @@ def _transfer(
 
 
 def _rates(
-    graphs: Sequence["Graph"], system: "System", columns: Mapping[str, str], *, examiner: Examiner
-) -> dict[str, float]:
-    """For each prompt the share of first turns that succeed, NaN if none was judged."""
+    sides: Sequence[Sequence["Graph"]],
+    system: "System",
+    columns: Mapping[str, str],
+    *,
+    examiner: Examiner,
+) -> list[dict[str, float]]:
+    """For each side by prompt the share of first turns that succeed, NaN if none was judged."""
     from astra_parts.samplers.rewording import asked_first
 
     evaluation = examiner.params.evaluation
+    by_prompt: list[dict[str, list[float]]] = [
+        {graph.prompt.prompt_id: [] for graph in graphs} for graphs in sides
+    ]
     said = [
-        (replace(graph.prompt, metadata={**graph.prompt.metadata, **columns}), node.probe_text)
+        (side, graph.prompt, node.probe_text)
+        for side, graphs in enumerate(sides)
         for graph in graphs
         for node in graph.children
         if not node.has_failed
     ]
+    # Of both sides together: what the target reads before the probes of a prompt it reads once.
     found = asked_first(
         system,
-        said,
+        [
+            (replace(prompt, metadata={**prompt.metadata, **columns}), text)
+            for _, prompt, text in said
+        ],
         num_replies=evaluation.num_responses,
         threshold=evaluation.threshold,
         seed=examiner.params.training_seed,
     )
-    by_prompt: dict[str, list[float]] = {graph.prompt.prompt_id: [] for graph in graphs}
-    for (prompt, _), rate in zip(said, found, strict=True):
+    for (side, prompt, _), rate in zip(said, found, strict=True):
         if not math.isnan(rate):
-            by_prompt[prompt.prompt_id].append(rate)
-    return {name: fmean(own) if own else math.nan for name, own in by_prompt.items()}
+            by_prompt[side][prompt.prompt_id].append(rate)
+    return [
+        {name: fmean(own) if own else math.nan for name, own in each.items()} for each in by_prompt
+    ]

@@ -19,7 +19,7 @@ class PrefixStore:
     """
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._num_bytes = 0
         self._blocks: OrderedDict[int, tuple[KeyValues, list[bytes]]] = OrderedDict()
         self._places: dict[bytes, tuple[int, int]] = {}
@@ -29,7 +29,7 @@ class PrefixStore:
 
     def add(self, values: KeyValues, sequences: Sequence[Sequence[int]]) -> None:
         """Stores row ``b`` of the cache as the tokens ``sequences[b]``; takes the cache over."""
-        if values.num_bytes > self._max_bytes:
+        if values.num_bytes > self.max_bytes:
             self.is_too_small = True
             return
         block, names = self._next, []
@@ -42,7 +42,7 @@ class PrefixStore:
                 names.append(name)
         self._blocks[block] = (values, names)
         self._num_bytes += values.num_bytes
-        while self._num_bytes > self._max_bytes:
+        while self._num_bytes > self.max_bytes:
             self._forget_oldest()
 
     def find(self, ids: Sequence[int], *, limit: int) -> Place | None:

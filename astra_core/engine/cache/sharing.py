@@ -6,6 +6,9 @@ from itertools import accumulate, pairwise
 
 from astra_core.engine.cache.prefixes import Place
 
+_FEW, _PAYING = 8, 1 / 3
+"""Contexts of a group at least, and the share of all tokens that need not be read again."""
+
 
 def best_prefixes(
     contexts: Sequence[Sequence[int]], num_rows: Sequence[int]
@@ -33,6 +36,35 @@ def best_prefixes(
         if length and not (runs and runs[-1][0] == length):
             runs.append((length, first))
     return best
+
+
+def families(
+    contexts: Sequence[Sequence[int]], num_rows: Sequence[int], *, room: int, most: int
+) -> list[list[int]]:
+    """Indices of contexts in groups that hold at most so many tokens, shared ones counted once.
+
+    Contexts that begin alike come one after the other. All are one group where they fit anyhow,
+    where little is shared, or where a group would be a few contexts: larger batches are worth more.
+
+    Args:
+        room: Tokens that each row may add.
+        most: Tokens of a group.
+    """
+    order = sorted(range(len(contexts)), key=lambda index: tuple(contexts[index]))
+    groups: list[list[int]] = [[]]
+    held = saved = 0
+    before: Sequence[int] = ()
+    for index in order:
+        own, shared = contexts[index], _num_common(before, contexts[index])
+        added = num_rows[index] * room + len(own)
+        if groups[-1] and held + added - shared > most:
+            groups.append([])
+            held = shared = 0
+        groups[-1].append(index)
+        held, saved, before = held + added - shared, saved + shared, own
+    longest = max(map(len, contexts), default=0)
+    pays = saved >= _PAYING * sum(map(len, contexts)) and most >= _FEW * (longest + room)
+    return groups if len(groups) > 1 and pays else [list(range(len(contexts)))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ _PATIENCE_S = 1.0
 """Of each layer's trial; at least one turn is taken."""
 # bf16 rounds to three digits: the gain must justify that and exceed a trial's noise.
 _WORTH_IT = 0.9
+_HOPELESS = 4.0
 
 
 def settle(
@@ -90,12 +91,15 @@ def faster_precision(
     found = {(type(layer), layer.weight.shape): layer for layer in linear_layers(model)}
     scope = _training if is_trained else _talking
     spent = dict.fromkeys(PRECISIONS, 0.0)
-    for kind, count in kinds.items():
+    for kind, count in sorted(kinds.items(), key=lambda own: own[0][1].numel()):
         layer = found[kind]
         work = _training_work(layer) if is_trained else _talking_work(layer)
         within = partial(scope, layer, machine=machine)
         for name, seconds in _seconds(work, within, device=machine.device, clock=clock).items():
             spent[name] += count * seconds
+        # Emulated products of the largest layers take minutes: the smallest say enough.
+        if spent["bf16"] > _HOPELESS * spent["fp32"]:
+            break
     return "bf16" if spent["bf16"] < _WORTH_IT * spent["fp32"] else "fp32"
 
 
@@ -211,8 +215,14 @@ def tokens_within_memory(models: Sequence[Any], device: torch.device) -> int:
 
 def bytes_per_token(model: Any) -> int:
     """Keys and values of one token in half precision, and the logits of every second one."""
+    vocabulary = model.config.get_text_config().vocab_size
+    return int(2 * (cached_numbers_per_token(model) + vocabulary // 2))
+
+
+def cached_numbers_per_token(model: Any) -> int:
+    """How many numbers the keys and values of one token are."""
     config = model.config.get_text_config()
     heads = config.num_attention_heads
     groups = getattr(config, "num_key_value_heads", None) or heads
     depth = getattr(config, "head_dim", None) or config.hidden_size // heads
-    return int(2 * (2 * config.num_hidden_layers * groups * depth + config.vocab_size // 2))
+    return int(2 * config.num_hidden_layers * groups * depth)

@@ -3,6 +3,7 @@ from each_row import each_row
 
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.cache.reading import CachedReading
+from astra_core.engine.products.precision import cached_numbers_per_token
 from astra_core.seeding import derive_key
 from astra_parts.testing import tiny_language_model
 
@@ -38,6 +39,27 @@ def test_what_many_contexts_begin_with_is_read_once_and_changes_no_token(model):
     assert [c.utterances[0].token_ids for c in plain] == [c.utterances[0].token_ids for c in found]
 
 
+def test_each_beginning_is_read_once_where_not_all_can_be_kept(model):
+    """Else what siblings share is read for all, kept of none, and read again for each."""
+    begun = [(one, other) * 30 for one in range(3, 9) for other in range(3, 9)]
+    contexts = [(*own, last) for last in (3, 4) for own in begun]
+    keys = keys_for(len(contexts))
+    plain = model.continuations(contexts, keys, SHORT)
+    read = []
+    hook = model.model.register_forward_pre_hook(
+        lambda _, __, given: read.append(given["input_ids"].numel()), with_kwargs=True
+    )
+    token_bytes = cached_numbers_per_token(model.model) * 4
+    with model.remembering(16 * (60 + 2 * 10) * token_bytes):
+        found = model.continuations(contexts, keys, SHORT)
+    hook.remove()
+
+    decoded = len(contexts) * SHORT.max_new_tokens
+    once = 60 * len(begun) + len(contexts)
+    assert once <= sum(read) <= once + decoded
+    assert [c.utterances[0].token_ids for c in plain] == [c.utterances[0].token_ids for c in found]
+
+
 def test_what_one_batch_adds_displaces_nothing_that_the_next_continues_from(model):
     told = (4, 5, 6, 7) * 10
     keys = keys_for(20)
@@ -48,7 +70,7 @@ def test_what_one_batch_adds_displaces_nothing_that_the_next_continues_from(mode
     with model.remembering(1 << 22):
         model.continuations([told], [[]], SHORT)
         store, read[:] = model._store, []
-        store._max_bytes = 4 * store._num_bytes
+        store.max_bytes = 4 * store._num_bytes
         contexts = [(*told, row % 5 + 3, row // 5) for row in range(20)]
         model.continuations(contexts, keys, SHORT, tokens_per_batch=160)
     hook.remove()

@@ -1,6 +1,6 @@
 from each_row import each_row
 
-from astra_core.engine.cache.sharing import Continued, best_prefixes, stem_batches
+from astra_core.engine.cache.sharing import Continued, best_prefixes, families, stem_batches
 
 
 def a_context(length, num_rows, place=None):
@@ -54,3 +54,39 @@ def test_of_two_prefixes_the_one_counts_by_which_more_is_saved():
     assert [(8, 4)] * 4 == best_prefixes([[*told, 1], [*same, 2], [*same, 3], told], [1] * 4)
     # Rows of one context share it whole.
     assert [(9, 20), (0, 1)] == best_prefixes([[*told, 1], [8] * 9], [20, 1])
+
+
+def alike(*, first, count, length=20):
+    """Contexts that differ in their last token alone."""
+    return [[first] * length + [last] for last in range(100, 100 + count)]
+
+
+def grouped(contexts, most, *, num_rows=1):
+    return families(contexts, [num_rows] * len(contexts), room=4, most=most)
+
+
+def test_what_does_not_fit_together_is_grouped_by_what_it_begins_with():
+    every = [[first] * 20 + [last] for last in (100, 101) for first in range(20)]
+    # Two that begin alike are 20 tokens, one more and four of room each.
+    found = grouped(every, 9 * 30)
+
+    assert [[at, at + 20] for at in range(20)] == sorted(
+        group[n : n + 2] for group in found for n in range(0, len(group), 2)
+    )
+    assert [18, 18, 4] == [len(own) for own in found]
+    assert 3 == len(grouped(every, 9 * 30, num_rows=2))
+    assert 2 == len(grouped(every, 19 * 30))
+
+
+@each_row(
+    ("contexts", "most"),
+    [
+        # They fit; hardly anything is shared; a group would be of less than eight.
+        (alike(first=1, count=20), 20 * 5 + 20),
+        ([own for f in range(30) for own in alike(first=f, count=1)], 300),
+        ([own for f in range(30) for own in alike(first=f, count=2)], 199),
+        ([], 10),
+    ],
+)
+def test_all_are_one_group_where_groups_save_nothing(contexts, most):
+    assert [list(range(len(contexts)))] == grouped(contexts, most)

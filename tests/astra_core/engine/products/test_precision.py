@@ -64,6 +64,17 @@ def test_precisions_take_turns_and_a_slow_trial_is_short():
     assert 2 * 4 == len(slow.asked)
 
 
+@each_row(("seconds", "num_layers"), [(40.0, 1), (3.0, 2)])
+def test_emulated_products_are_told_by_the_smallest_layer(seconds, num_layers):
+    """On such processors the products of a large vocabulary take minutes."""
+    clock = Clock(seconds)
+    model = torch.nn.Sequential(Slow(clock, size=16), Slow(clock))
+
+    assert "fp32" == faster_precision(model, is_trained=True, clock=clock)
+    assert 8 * num_layers == len(clock.asked)
+    assert not any("forward" in vars(own.layer) for own in model)
+
+
 def test_a_trial_moves_no_random_number_gradient_or_weight():
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
     state = torch.get_rng_state()
