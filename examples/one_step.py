@@ -16,6 +16,7 @@ import sys
 import zlib
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -265,7 +266,7 @@ def value(turn: Turn) -> float:
 
 
 def pairs_of(tree: list[Turn]) -> list[Pair]:
-    """The best and the worst of each group of siblings, and the weight of the pair.
+    """Every two siblings, the better one first, and the weight of the pair.
 
     A gap up to the margin is what noise and novelty make. A pair weighs by how often a conversation
     drawn at random visits it: otherwise second turns, four times as many, would decide most of it.
@@ -275,9 +276,10 @@ def pairs_of(tree: list[Turn]) -> list[Pair]:
     mean = sum(v * len(g) for v, g in zip(visits, siblings, strict=True)) / sum(map(len, siblings))
     ranked = [sorted(group, key=value, reverse=True) for group in siblings]
     return [
-        (group[0], group[-1], visited / mean)
+        (better, worse, visited / mean)
         for group, visited in zip(ranked, visits, strict=True)
-        if value(group[0]) - value(group[-1]) > MARGIN
+        for better, worse in combinations(group, 2)
+        if value(better) - value(worse) > MARGIN
     ]
 
 

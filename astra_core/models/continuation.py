@@ -58,14 +58,17 @@ class ContinuationSampler:
         """What is sampled one after the other, so that the store can hold what siblings share."""
         if self.store is None or self.plan.reading != "cached" or self.plan.steps:
             return [list(range(len(asked)))]
-        token_bytes = cached_numbers_per_token(self.model) * self.model.dtype.itemsize
         return families(
             [own.context for own in asked],
             [max(len(own.keys), 1) for own in asked],
             room=generation.max_new_tokens + 1,
-            # All are stored as long as the longest of them.
-            most=3 * self.store.max_bytes // (4 * token_bytes),
+            most=self._kept_tokens(self.store),
         )
+
+    def _kept_tokens(self, store: PrefixStore) -> int:
+        """How many tokens the store holds, of rows that are stored as long as the longest."""
+        token_bytes = cached_numbers_per_token(self.model) * self.model.dtype.itemsize
+        return 3 * store.max_bytes // (4 * token_bytes)
 
     def _sample(
         self, asked: Sequence[Continued], generation: GenerationConfiguration, *, budget: int
@@ -107,7 +110,9 @@ class ContinuationSampler:
                 missing = length - min(own.known, length)
                 unread.setdefault(tuple(own.context[:length]), []).append(missing)
         saved = sum(sum(missing) - max(missing) for missing in unread.values())
-        return [own for own, missing in unread.items() if max(missing)] * (saved >= _WORTH_READING)
+        is_kept = sum(map(max, unread.values())) <= self._kept_tokens(self.store)
+        is_worth_it = saved >= _WORTH_READING and is_kept
+        return [own for own, missing in unread.items() if max(missing)] * is_worth_it
 
     def _sample_in_steps(
         self, asked: Sequence[Continued], generation: GenerationConfiguration, *, budget: int

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from astra_core.engine.cache.prefixes import Place
 
 _FEW, _PAYING = 8, 1 / 3
-"""Contexts of a group at least, and the share of all tokens that need not be read again."""
+"""Rows of a group, on average, and the share of all tokens that need not be read again."""
 
 
 def best_prefixes(
@@ -44,7 +44,7 @@ def families(
     """Indices of contexts in groups that hold at most so many tokens, shared ones counted once.
 
     Contexts that begin alike come one after the other. All are one group where they fit anyhow,
-    where little is shared, or where a group would be a few contexts: larger batches are worth more.
+    where little is shared, or where a group would have few rows: larger batches are worth more.
 
     Args:
         room: Tokens that each row may add.
@@ -62,9 +62,8 @@ def families(
             held = shared = 0
         groups[-1].append(index)
         held, saved, before = held + added - shared, saved + shared, own
-    longest = max(map(len, contexts), default=0)
-    pays = saved >= _PAYING * sum(map(len, contexts)) and most >= _FEW * (longest + room)
-    return groups if len(groups) > 1 and pays else [list(range(len(contexts)))]
+    is_worth_it = saved >= _PAYING * sum(map(len, contexts)) and sum(num_rows) >= _FEW * len(groups)
+    return groups if len(groups) > 1 and is_worth_it else [list(range(len(contexts)))]
 
 
 @dataclass(frozen=True, slots=True)
