@@ -188,7 +188,7 @@ def test_max_nonfinite_steps_says_how_many_updates_may_be_skipped(limit, num_upd
 
 
 OF_TURNS = {
-    "dpo": {"backup": "mean", "turn_weights": "visits", "beta": 0.2, "margin": 0.3},
+    "dpo": {"backup": "mean", "turn_weights": "visits", "beta": 0.2, "margin": 0.3, "pairs": "all"},
     "grpo": {
         "turn_weights": "visits",
         "scale": "none",
@@ -229,7 +229,7 @@ def test_an_option_that_does_not_go_with_the_defaults_for_turns_is_refused_in_on
     with pytest.raises(ConfigurationError, match="turn_weights") as refused:
         find("algorithm", choice)
     assert str(refused.value).endswith(
-        "'turn_weights': 'visits', 'beta': 0.2, 'margin': 0.3}: set 'defaults: published'"
+        "'visits', 'beta': 0.2, 'margin': 0.3, 'pairs': 'all'}: set 'defaults: published'"
     )
     assert 1 == len(str(refused.value).splitlines())
     with pytest.raises(ConfigurationError, match="is not a known key") as refused:
@@ -264,7 +264,7 @@ def test_a_derived_class_keeps_the_defaults_that_it_has_changed():
     choice = AlgorithmChoice(name="own", defaults="turns")
 
     assert {} == choice.options_for(OwnOptions)
-    kept = {"backup": "mean", "turn_weights": "visits", "margin": 0.3}
+    kept = {"backup": "mean", "turn_weights": "visits", "margin": 0.3, "pairs": "all"}
     assert kept == choice.options_for(OwnBeta)
     # Its own set is not sifted: a wrong key is refused like any other.
     assert {"betta": 1.0} == choice.options_for(OwnSet)
