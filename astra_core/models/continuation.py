@@ -47,21 +47,18 @@ class ContinuationSampler:
     ) -> list[Sampled]:
         """See ``LanguageModel.continuations``; ``budget`` is its ``tokens_per_batch``."""
         found: dict[int, Sampled] = {}
-        for group in self._families(asked, generation):
+        for group in self._families(asked):
             sampled = self._sample([asked[index] for index in group], generation, budget=budget)
             found |= zip(group, sampled, strict=True)
         return [found[index] for index in range(len(asked))]
 
-    def _families(
-        self, asked: Sequence[Continued], generation: GenerationConfiguration
-    ) -> list[list[int]]:
+    def _families(self, asked: Sequence[Continued]) -> list[list[int]]:
         """What is sampled one after the other, so that the store can hold what siblings share."""
         if self.store is None or self.plan.reading != "cached" or self.plan.steps:
             return [list(range(len(asked)))]
         return families(
             [own.context for own in asked],
-            [max(len(own.keys), 1) for own in asked],
-            room=generation.max_new_tokens + 1,
+            num_rows=sum(max(len(own.keys), 1) for own in asked),
             most=self._kept_tokens(self.store),
         )
 
@@ -100,7 +97,7 @@ class ContinuationSampler:
 
     def _shared_prefixes(self, asked: Sequence[Continued]) -> list[tuple[int, ...]]:
         """What several contexts begin with, as an instruction, if reading it first saves a pass."""
-        if self.store is None or self.store.is_too_small or self.plan.reading != "cached":
+        if self.store is None or self.plan.reading != "cached":
             return []
         unread: dict[tuple[int, ...], list[int]] = {}
         best = best_prefixes([own.context for own in asked], [1] * len(asked))

@@ -47,12 +47,15 @@ def plain_questions(
         found = asked([(prompt, text) for text in tried for prompt in some], 1)
         means = [_mean(found[at : at + len(some)]) for at in range(0, len(found), len(some))]
         best = max(range(len(tried)), key=means.__getitem__)
-        own = asked([(prompt, prompt.text) for prompt in test], count)
-        others = asked([(prompt, tried[best]) for prompt in test], count)
+        # Together: what the target reads before the questions of a prompt it reads once.
+        both = asked(
+            [(prompt, text) for prompt in test for text in (prompt.text, tried[best])], count
+        )
     except (BudgetError, TargetError):
         return None
     options = examiner.believer.bootstrap
     ids = [prompt.prompt_id for prompt in test]
+    own, others = both[::2], both[1::2]
     gains = [after - before for after, before in zip(trained, others, strict=True)]
     return PlainQuestions(
         num_tried=len(tried),

@@ -12,11 +12,7 @@ Place = tuple[KeyValues, int, int]
 
 
 class PrefixStore:
-    """Keys and values of sequences; the oldest are evicted first when memory runs out.
-
-    Attributes:
-        is_too_small: Something that was read could not be kept.
-    """
+    """Keys and values of sequences; the oldest are evicted first when memory runs out."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -25,12 +21,10 @@ class PrefixStore:
         self._places: dict[bytes, tuple[int, int]] = {}
         self._lengths: dict[int, int] = {}
         self._next = 0
-        self.is_too_small = False
 
     def add(self, values: KeyValues, sequences: Sequence[Sequence[int]]) -> None:
         """Stores row ``b`` of the cache as the tokens ``sequences[b]``; takes the cache over."""
         if values.num_bytes > self.max_bytes:
-            self.is_too_small = True
             return
         block, names = self._next, []
         self._next += 1

@@ -38,31 +38,35 @@ def best_prefixes(
     return best
 
 
-def families(
-    contexts: Sequence[Sequence[int]], num_rows: Sequence[int], *, room: int, most: int
-) -> list[list[int]]:
-    """Indices of contexts in groups that hold at most so many tokens, shared ones counted once.
+def families(contexts: Sequence[Sequence[int]], *, num_rows: int, most: int) -> list[list[int]]:
+    """Indices of contexts in groups whose shared beginnings have at most so many tokens together.
 
-    Contexts that begin alike come one after the other. All are one group where they fit anyhow,
-    where little is shared, or where a group would have few rows: larger batches are worth more.
+    Contexts that begin alike come one after the other. All are one group where that many hold
+    everything, where little is shared, or where groups would have few rows.
 
     Args:
-        room: Tokens that each row may add.
-        most: Tokens of a group.
+        contexts: Token ids.
+        num_rows: How many rows continue from them, in all.
+        most: Tokens of a group's beginnings.
     """
     order = sorted(range(len(contexts)), key=lambda index: tuple(contexts[index]))
+    alike: list[list[int]] = []
+    for index in order:
+        own, before = contexts[index], contexts[alike[-1][-1]] if alike else ()
+        if 2 * _num_common(before, own) < len(own):
+            alike.append([])
+        alike[-1].append(index)
     groups: list[list[int]] = [[]]
     held = saved = 0
-    before: Sequence[int] = ()
-    for index in order:
-        own, shared = contexts[index], _num_common(before, contexts[index])
-        added = num_rows[index] * room + len(own)
-        if groups[-1] and held + added - shared > most:
+    for family in alike:
+        # Sorted: all begin as the first and the last do.
+        stem = _num_common(contexts[family[0]], contexts[family[-1]]) * (len(family) > 1)
+        if groups[-1] and held + stem > most:
             groups.append([])
-            held = shared = 0
-        groups[-1].append(index)
-        held, saved, before = held + added - shared, saved + shared, own
-    is_worth_it = saved >= _PAYING * sum(map(len, contexts)) and sum(num_rows) >= _FEW * len(groups)
+            held = 0
+        groups[-1] += family
+        held, saved = held + stem, saved + stem * (len(family) - 1)
+    is_worth_it = saved >= _PAYING * sum(map(len, contexts)) and num_rows >= _FEW * len(groups)
     return groups if len(groups) > 1 and is_worth_it else [list(range(len(contexts)))]
 
 

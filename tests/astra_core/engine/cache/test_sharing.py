@@ -61,30 +61,28 @@ def alike(*, first, count, length=20):
     return [[first] * length + [last] for last in range(100, 100 + count)]
 
 
-def grouped(contexts, most, *, num_rows=1):
-    return families(contexts, [num_rows] * len(contexts), room=4, most=most)
+def grouped(contexts, most):
+    return families(contexts, num_rows=len(contexts), most=most)
 
 
-def test_what_does_not_fit_together_is_grouped_by_what_it_begins_with():
-    every = [[first] * 20 + [last] for last in (100, 101) for first in range(20)]
-    # Two that begin alike are 20 tokens, one more and four of room each.
-    found = grouped(every, 9 * 30)
+def test_beginnings_that_do_not_fit_together_are_grouped_with_all_that_begin_so():
+    every = [[first] * 20 + [last] for last in (100, 101, 102) for first in range(20)]
+    found = grouped(every, 6 * 20)
 
-    assert [[at, at + 20] for at in range(20)] == sorted(
-        group[n : n + 2] for group in found for n in range(0, len(group), 2)
-    )
-    assert [18, 18, 4] == [len(own) for own in found]
-    assert 3 == len(grouped(every, 9 * 30, num_rows=2))
-    assert 2 == len(grouped(every, 19 * 30))
+    assert [[at, at + 20, at + 40] for at in range(20)] == [
+        group[n : n + 3] for group in found for n in range(0, len(group), 3)
+    ]
+    assert [18, 18, 18, 6] == [len(own) for own in found]
 
 
 @each_row(
     ("contexts", "most"),
     [
-        # They fit; hardly anything is shared; groups would be of less than eight.
-        (alike(first=1, count=20), 20 * 5 + 20),
-        ([own for f in range(30) for own in alike(first=f, count=1)], 300),
-        ([own for f in range(30) for own in alike(first=f, count=2)], 80),
+        # They fit, of so many one instruction; hardly anything is shared; groups would have less
+        # than eight rows.
+        (alike(first=1, count=20), 20),
+        ([own for f in range(30) for own in alike(first=f, count=1)], 100),
+        ([own for f in range(30) for own in alike(first=f, count=2)], 50),
         ([], 10),
     ],
 )
