@@ -65,7 +65,7 @@ class ContinuationSampler:
     def _kept_tokens(self, store: PrefixStore) -> int:
         """How many tokens the store holds, of rows that are stored as long as the longest."""
         token_bytes = cached_numbers_per_token(self.model) * self.model.dtype.itemsize
-        return 3 * store.max_bytes // (4 * token_bytes)
+        return int(3 * store.max_bytes // (4 * token_bytes))
 
     def _sample(
         self, asked: Sequence[Continued], generation: GenerationConfiguration, *, budget: int
