@@ -23,8 +23,8 @@ class DPO(Algorithm):
 
     needs: ClassVar[frozenset[Need]] = frozenset({"siblings", "reference"})
     # The pairs of first turns are noisier and count more: twice the pull keeps them fluent. Where
-    # few probes succeed, siblings that differ by novelty alone would be most of the pairs. Of few
-    # siblings every two are compared: one pair each is a quarter of the updates that others make.
+    # few probes succeed, siblings that differ by novelty alone would be most of the pairs. Every
+    # two siblings are compared: one pair each is a quarter of the updates that others make.
     options_for_turns: ClassVar[Mapping[str, Any]] = MappingProxyType(
         {"backup": "mean", "turn_weights": "visits", "beta": 0.2, "margin": 0.3, "pairs": "all"}
     )

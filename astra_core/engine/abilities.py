@@ -55,6 +55,7 @@ class Abilities:
 
 _known: WeakKeyDictionary[Any, Abilities] = WeakKeyDictionary()
 _by_build: dict[str, Abilities] = {}
+_token_bytes: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
 
 def abilities_of(model: Any) -> Abilities:
@@ -67,7 +68,18 @@ def abilities_of(model: Any) -> Abilities:
         if build not in _by_build:
             _by_build[build] = _try_out(model)
         assume(model, _by_build[build])
+        if _known[model].takes_masks:
+            token_bytes_of(model)
     return _known[model]
+
+
+def token_bytes_of(model: Any) -> int:
+    """Memory of the keys and values of one token, as our cache holds them."""
+    if model not in _token_bytes:
+        with trying(model):
+            values = CachedReading(model, contexts_of(model)[:1], [1], room=0).values
+        _token_bytes[model] = values.num_bytes // values.capacity
+    return _token_bytes[model]
 
 
 def _build_of(model: Any) -> str:

@@ -5,20 +5,28 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from astra_core.config import GenerationConfiguration
+from astra_core.engine.abilities import token_bytes_of
 from astra_core.engine.cache.key_values import KeyValues
 from astra_core.engine.cache.prefixes import PrefixStore
 from astra_core.engine.cache.reading import CachedReading, LoneReading, PaddedReading, Reading
-from astra_core.engine.cache.sharing import Continued, best_prefixes, families, stem_batches
+from astra_core.engine.cache.sharing import (
+    LEAST_SHARED,
+    Continued,
+    best_prefixes,
+    families,
+    held_tokens,
+    shared_prefixes,
+    stem_batches,
+)
 from astra_core.engine.plan import Plan
-from astra_core.engine.products.precision import cached_numbers_per_token
 from astra_core.engine.steps.step import DrawnRow, quick_kernels
 from astra_core.engine.steps.stepper import Special, Stepper
 from astra_core.models.decoder import Decoder
 from astra_core.models.stepped import RowToDraw, SteppedRows
 
-# What several contexts begin with is read before, if it has so many tokens and so many need not be
-# read again: a pass of its own costs as much as some hundred tokens of a batch.
-_LEAST_SHARED, _WORTH_READING = 16, 512
+# What several contexts begin with is read before, if so many tokens need not be read again: a pass
+# of its own costs as much as some hundred tokens of a batch.
+_WORTH_READING = 512
 
 Sampled = tuple[tuple[DrawnRow, ...], tuple[float, ...]]
 """The rows drawn after one context, and the log-probabilities of its suffix, nats."""
@@ -46,26 +54,23 @@ class ContinuationSampler:
         self, asked: Sequence[Continued], generation: GenerationConfiguration, *, budget: int
     ) -> list[Sampled]:
         """See ``LanguageModel.continuations``; ``budget`` is its ``tokens_per_batch``."""
+        # All before the first group, whose batches may displace what a later one continues from.
+        asked = self._with_places(asked)
         found: dict[int, Sampled] = {}
-        for group in self._families(asked):
+        for group in self._families(asked, room=generation.max_new_tokens, budget=budget):
             sampled = self._sample([asked[index] for index in group], generation, budget=budget)
             found |= zip(group, sampled, strict=True)
         return [found[index] for index in range(len(asked))]
 
-    def _families(self, asked: Sequence[Continued]) -> list[list[int]]:
+    def _families(self, asked: Sequence[Continued], *, room: int, budget: int) -> list[list[int]]:
         """What is sampled one after the other, so that the store can hold what siblings share."""
         if self.store is None or self.plan.reading != "cached" or self.plan.steps:
             return [list(range(len(asked)))]
-        return families(
-            [own.context for own in asked],
-            num_rows=sum(max(len(own.keys), 1) for own in asked),
-            most=self._kept_tokens(self.store),
-        )
+        most = self._kept_tokens(self.store)
+        return families(asked, room=room, budget=budget, most=most, takes_stems=self._takes_stems)
 
     def _kept_tokens(self, store: PrefixStore) -> int:
-        """How many tokens the store holds, of rows that are stored as long as the longest."""
-        token_bytes = cached_numbers_per_token(self.model) * self.model.dtype.itemsize
-        return int(3 * store.max_bytes // (4 * token_bytes))
+        return store.max_bytes // token_bytes_of(self.model)
 
     def _sample(
         self, asked: Sequence[Continued], generation: GenerationConfiguration, *, budget: int
@@ -93,23 +98,33 @@ class ContinuationSampler:
         if store is None or self.plan.reading != "cached":
             return list(asked)
         places = store.places([own.context for own in asked], [own.suffix for own in asked])
-        return [replace(own, place=place) for own, place in zip(asked, places, strict=True)]
+        found = [replace(own, place=place) for own, place in zip(asked, places, strict=True)]
+        return [max(pair, key=lambda own: own.known) for pair in zip(asked, found, strict=True)]
 
     def _shared_prefixes(self, asked: Sequence[Continued]) -> list[tuple[int, ...]]:
         """What several contexts begin with, as an instruction, if reading it first saves a pass."""
         if self.store is None or self.plan.reading != "cached":
             return []
+        found = self._worth_reading(asked, shared_prefixes(asked))
+        most, takes_stems = self._kept_tokens(self.store), self._takes_stems
+        if held_tokens(sorted(found), takes_stems=takes_stems) <= most:
+            return found
+        ends = min(asked, key=_context), max(asked, key=_context)
+        common = best_prefixes([own.context for own in ends], [1, 1])[0][0]
+        told = ends[0].context[: min(common, *(own.limit for own in asked))]
+        alike = [tuple(told) if LEAST_SHARED <= len(told) <= most else ()] * len(asked)
+        return self._worth_reading(asked, alike)
+
+    def _worth_reading(
+        self, asked: Sequence[Continued], prefixes: Sequence[tuple[int, ...]]
+    ) -> list[tuple[int, ...]]:
         unread: dict[tuple[int, ...], list[int]] = {}
-        best = best_prefixes([own.context for own in asked], [1] * len(asked))
-        for own, (shared, num_rows) in zip(asked, best, strict=True):
-            length = min(shared, own.limit)
-            if num_rows > 1 and length >= _LEAST_SHARED:
-                missing = length - min(own.known, length)
-                unread.setdefault(tuple(own.context[:length]), []).append(missing)
+        for own, prefix in zip(asked, prefixes, strict=True):
+            if prefix:
+                missing = len(prefix) - min(own.known, len(prefix))
+                unread.setdefault(prefix, []).append(missing)
         saved = sum(sum(missing) - max(missing) for missing in unread.values())
-        is_kept = sum(map(max, unread.values())) <= self._kept_tokens(self.store)
-        is_worth_it = saved >= _WORTH_READING and is_kept
-        return [own for own, missing in unread.items() if max(missing)] * is_worth_it
+        return [own for own, missing in unread.items() if max(missing)] * (saved >= _WORTH_READING)
 
     def _sample_in_steps(
         self, asked: Sequence[Continued], generation: GenerationConfiguration, *, budget: int
@@ -175,3 +190,7 @@ class ContinuationSampler:
             takes_stems=self._takes_stems,
             has_plain_head=self.plan.abilities.has_plain_head,
         )
+
+
+def _context(asked: Continued) -> tuple[int, ...]:
+    return tuple(asked.context)

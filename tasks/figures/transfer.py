@@ -95,7 +95,9 @@ def _rates(
         for node in graph.children
         if not node.has_failed
     ]
-    # Of both sides together: what the target reads before the probes of a prompt it reads once.
+    # Of both sides together: what the target reads before the probes of a prompt it reads once. By
+    # prompt: a target that fails at the end fails both.
+    said.sort(key=lambda own: own[1].prompt_id)
     found = asked_first(
         system,
         [

@@ -6,8 +6,10 @@ from itertools import accumulate, pairwise
 
 from astra_core.engine.cache.prefixes import Place
 
-_FEW, _PAYING = 8, 1 / 3
-"""Rows of a group, on average, and the share of all tokens that need not be read again."""
+LEAST_SHARED = 16
+"""Tokens of a beginning that is worth a pass of its own."""
+_PASS = 32
+"""A decoding pass costs as much as reading so many tokens, however few rows it has."""
 
 
 def best_prefixes(
@@ -38,38 +40,6 @@ def best_prefixes(
     return best
 
 
-def families(contexts: Sequence[Sequence[int]], *, num_rows: int, most: int) -> list[list[int]]:
-    """Indices of contexts in groups whose shared beginnings have at most so many tokens together.
-
-    Contexts that begin alike come one after the other. All are one group where that many hold
-    everything, where little is shared, or where groups would have few rows.
-
-    Args:
-        contexts: Token ids.
-        num_rows: How many rows continue from them, in all.
-        most: Tokens of a group's beginnings.
-    """
-    order = sorted(range(len(contexts)), key=lambda index: tuple(contexts[index]))
-    alike: list[list[int]] = []
-    for index in order:
-        own, before = contexts[index], contexts[alike[-1][-1]] if alike else ()
-        if 2 * _num_common(before, own) < len(own):
-            alike.append([])
-        alike[-1].append(index)
-    groups: list[list[int]] = [[]]
-    held = saved = 0
-    for family in alike:
-        # Sorted: all begin as the first and the last do.
-        stem = _num_common(contexts[family[0]], contexts[family[-1]]) * (len(family) > 1)
-        if groups[-1] and held + stem > most:
-            groups.append([])
-            held = 0
-        groups[-1] += family
-        held, saved = held + stem, saved + stem * (len(family) - 1)
-    is_worth_it = saved >= _PAYING * sum(map(len, contexts)) and num_rows >= _FEW * len(groups)
-    return groups if len(groups) > 1 and is_worth_it else [list(range(len(contexts)))]
-
-
 @dataclass(frozen=True, slots=True)
 class Continued:
     """A context that rows continue from.
@@ -95,6 +65,66 @@ class Continued:
     def limit(self) -> int:
         """Tokens that need not be read: what comes after each of the others is asked for."""
         return len(self.context) - 1 - self.suffix
+
+
+def shared_prefixes(rows: Sequence[Continued]) -> list[tuple[int, ...]]:
+    """Of each row the beginning that saves most and need not be scored; () where none is shared."""
+    best = best_prefixes([own.context for own in rows], [1] * len(rows))
+    lengths = [
+        min(length, own.limit) if count > 1 else 0
+        for own, (length, count) in zip(rows, best, strict=True)
+    ]
+    return [
+        tuple(own.context[: length if length >= LEAST_SHARED else 0])
+        for own, length in zip(rows, lengths, strict=True)
+    ]
+
+
+def held_tokens(prefixes: Sequence[Sequence[int]], *, takes_stems: bool) -> int:
+    """Tokens that a cache of these sorted beginnings holds, each as long as the longest.
+
+    ``takes_stems``: see ``stem_batches``.
+    """
+    if not prefixes:
+        return 0
+    is_nested = takes_stems and len(prefixes) > 1
+    stem = _num_common(prefixes[0], prefixes[-1]) * is_nested
+    # A reading leaves room for one more token.
+    return stem + len(prefixes) * (max(map(len, prefixes)) - stem + 1)
+
+
+def families(
+    rows: Sequence[Continued], *, room: int, budget: int, most: int, takes_stems: bool
+) -> list[list[int]]:
+    """Indices of contexts in groups, in each of which what several begin with can be kept.
+
+    Contexts that begin alike come one after the other. All are one group where that many tokens
+    hold all beginnings, or where more passes would cost more than reading again.
+
+    Args:
+        room: Tokens that each row may add.
+        budget: Positions of tokens of a batch.
+        most: Tokens that are kept.
+        takes_stems: See ``stem_batches``.
+    """
+    found = [own if len(own) <= most else () for own in shared_prefixes(rows)]
+    groups: list[list[int]] = [[]]
+    kept: list[tuple[int, ...]] = []
+    saved = 0
+    for index in sorted(range(len(rows)), key=lambda at: tuple(rows[at].context)):
+        own = found[index]
+        if kept and own == kept[-1]:
+            saved += len(own)
+        elif own:
+            if held_tokens([*kept, own], takes_stems=takes_stems) > most:
+                groups.append([])
+                kept = []
+            kept.append(own)
+        groups[-1].append(index)
+    positions = sum(max(len(own.keys), 1) * (len(own.context) + room) for own in rows)
+    further = max(0, len(groups) - -(-positions // budget))
+    is_worth_it = len(groups) > 1 and saved > _PASS * room * further
+    return groups if is_worth_it else [list(range(len(rows)))]
 
 
 def stem_batches(

@@ -29,7 +29,9 @@ _PATIENCE_S = 1.0
 """Of each layer's trial; at least one turn is taken."""
 # bf16 rounds to three digits: the gain must justify that and exceed a trial's noise.
 _WORTH_IT = 0.9
-_HOPELESS = 4.0
+# Emulated products of the largest layers take minutes, and smaller ones say enough; of the smallest
+# the casts take longer than the product.
+_HOPELESS, _TELLING = 4.0, 100_000
 
 
 def settle(
@@ -97,8 +99,8 @@ def faster_precision(
         within = partial(scope, layer, machine=machine)
         for name, seconds in _seconds(work, within, device=machine.device, clock=clock).items():
             spent[name] += count * seconds
-        # Emulated products of the largest layers take minutes: the smallest say enough.
-        if spent["bf16"] > _HOPELESS * spent["fp32"]:
+        is_telling = layer.weight.numel() >= _TELLING
+        if is_telling and spent["bf16"] > _HOPELESS * spent["fp32"]:
             break
     return "bf16" if spent["bf16"] < _WORTH_IT * spent["fp32"] else "fp32"
 
@@ -215,14 +217,8 @@ def tokens_within_memory(models: Sequence[Any], device: torch.device) -> int:
 
 def bytes_per_token(model: Any) -> int:
     """Keys and values of one token in half precision, and the logits of every second one."""
-    vocabulary = model.config.get_text_config().vocab_size
-    return int(2 * (cached_numbers_per_token(model) + vocabulary // 2))
-
-
-def cached_numbers_per_token(model: Any) -> int:
-    """How many numbers the keys and values of one token are."""
     config = model.config.get_text_config()
     heads = config.num_attention_heads
     groups = getattr(config, "num_key_value_heads", None) or heads
     depth = getattr(config, "head_dim", None) or config.hidden_size // heads
-    return int(2 * config.num_hidden_layers * groups * depth)
+    return int(2 * (2 * config.num_hidden_layers * groups * depth + config.vocab_size // 2))

@@ -2,8 +2,8 @@ import pytest
 from each_row import each_row
 
 from astra_core.config import GenerationConfiguration
+from astra_core.engine.abilities import token_bytes_of
 from astra_core.engine.cache.reading import CachedReading
-from astra_core.engine.products.precision import cached_numbers_per_token
 from astra_core.seeding import derive_key
 from astra_parts.testing import tiny_language_model
 
@@ -49,8 +49,7 @@ def test_each_beginning_is_read_once_where_not_all_can_be_kept(model):
     hook = model.model.register_forward_pre_hook(
         lambda _, __, given: read.append(given["input_ids"].numel()), with_kwargs=True
     )
-    token_bytes = cached_numbers_per_token(model.model) * 4
-    with model.remembering(16 * 60 * token_bytes):
+    with model.remembering(12 * 61 * token_bytes_of(model.model)):
         found = model.continuations(contexts, keys, SHORT)
     hook.remove()
 

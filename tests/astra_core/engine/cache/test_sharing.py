@@ -1,6 +1,12 @@
 from each_row import each_row
 
-from astra_core.engine.cache.sharing import Continued, best_prefixes, families, stem_batches
+from astra_core.engine.cache.sharing import (
+    Continued,
+    best_prefixes,
+    families,
+    held_tokens,
+    stem_batches,
+)
 
 
 def a_context(length, num_rows, place=None):
@@ -56,18 +62,31 @@ def test_of_two_prefixes_the_one_counts_by_which_more_is_saved():
     assert [(9, 20), (0, 1)] == best_prefixes([[*told, 1], [8] * 9], [20, 1])
 
 
-def alike(*, first, count, length=20):
-    """Contexts that differ in their last token alone."""
-    return [[first] * length + [last] for last in range(100, 100 + count)]
+def with_beginnings(beginnings, *, count):
+    """Contexts that differ from others of their beginning in the last token alone."""
+    ends = range(1000, 1000 + count)
+    return [Continued([*own, end], (b"",)) for end in ends for own in beginnings]
 
 
-def grouped(contexts, most):
-    return families(contexts, num_rows=len(contexts), most=most)
+def grouped(rows, most, *, room=4, takes_stems=True):
+    return families(rows, room=room, budget=5000, most=most, takes_stems=takes_stems)
 
 
-def test_beginnings_that_do_not_fit_together_are_grouped_with_all_that_begin_so():
-    every = [[first] * 20 + [last] for last in (100, 101, 102) for first in range(20)]
-    found = grouped(every, 6 * 20)
+TWENTY = [[first] * 20 for first in range(20)]
+NESTED = [[7] * 20 + [first] * 10 for first in range(20)]
+
+
+@each_row(
+    ("beginnings", "takes_stems", "size"),
+    [(TWENTY, True, 20), (NESTED, True, 10), (NESTED, False, 30)],
+)
+def test_beginnings_that_cannot_all_be_kept_are_grouped_with_all_that_begin_so(
+    beginnings, takes_stems, size
+):
+    rows = with_beginnings(beginnings, count=3)
+    # A reading leaves room for one more token.
+    stem = len(beginnings[0]) - size
+    found = grouped(rows, stem + 6 * (size + 1), takes_stems=takes_stems)
 
     assert [[at, at + 20, at + 40] for at in range(20)] == [
         group[n : n + 3] for group in found for n in range(0, len(group), 3)
@@ -76,15 +95,28 @@ def test_beginnings_that_do_not_fit_together_are_grouped_with_all_that_begin_so(
 
 
 @each_row(
-    ("contexts", "most"),
+    ("rows", "most", "room"),
     [
-        # They fit, of so many one instruction; hardly anything is shared; groups would have less
-        # than eight rows.
-        (alike(first=1, count=20), 20),
-        ([own for f in range(30) for own in alike(first=f, count=1)], 100),
-        ([own for f in range(30) for own in alike(first=f, count=2)], 50),
-        ([], 10),
+        # They fit, also behind one instruction; nothing is shared; none can be kept; so long
+        # replies make further passes dear.
+        (with_beginnings(TWENTY, count=3), 20 * 21, 4),
+        (with_beginnings(NESTED, count=3), 20 + 20 * 11, 4),
+        (with_beginnings(TWENTY, count=1), 100, 4),
+        (with_beginnings(TWENTY, count=3), 19, 4),
+        (with_beginnings(TWENTY, count=3), 21, 400),
+        ([], 10, 4),
     ],
 )
-def test_all_are_one_group_where_groups_save_nothing(contexts, most):
-    assert [list(range(len(contexts)))] == grouped(contexts, most)
+def test_all_are_one_group_where_groups_save_nothing(rows, most, room):
+    assert [list(range(len(rows)))] == grouped(rows, most, room=room)
+
+
+def test_what_is_held_is_as_long_as_the_longest_and_a_common_beginning_once():
+    uneven = sorted([*TWENTY[:3], [9] * 50])
+
+    assert [10 * 21, 4 * 51, 0] == [
+        held_tokens(own, takes_stems=True) for own in (TWENTY[:10], uneven, [])
+    ]
+    assert [20 + 20 * 11, 20 * 31] == [
+        held_tokens(NESTED, takes_stems=takes_stems) for takes_stems in (True, False)
+    ]

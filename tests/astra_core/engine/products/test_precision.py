@@ -68,7 +68,7 @@ def test_precisions_take_turns_and_a_slow_trial_is_short():
 def test_emulated_products_are_told_by_the_smallest_layer(seconds, num_layers):
     """On such processors the products of a large vocabulary take minutes."""
     clock = Clock(seconds)
-    model = torch.nn.Sequential(Slow(clock, size=16), Slow(clock))
+    model = torch.nn.Sequential(Slow(clock, size=400), Slow(clock, size=320))
 
     assert "fp32" == faster_precision(model, is_trained=True, clock=clock)
     assert 8 * num_layers == len(clock.asked)
