@@ -10,9 +10,8 @@ from astra_core.engine.cache.key_values import KeyValues
 from astra_core.engine.cache.prefixes import PrefixStore
 from astra_core.engine.cache.reading import CachedReading, LoneReading, PaddedReading, Reading
 from astra_core.engine.cache.sharing import (
-    LEAST_SHARED,
     Continued,
-    best_prefixes,
+    common_prefix,
     families,
     held_tokens,
     shared_prefixes,
@@ -66,20 +65,21 @@ class ContinuationSampler:
         """What is sampled one after the other, so that the store can hold what siblings share."""
         if self.store is None or self.plan.reading != "cached" or self.plan.steps:
             return [list(range(len(asked)))]
-        most = self._kept_tokens(self.store)
+        most = self._capacity(self.store)
         return families(asked, room=room, budget=budget, most=most, takes_stems=self._takes_stems)
 
-    def _kept_tokens(self, store: PrefixStore) -> int:
+    def _capacity(self, store: PrefixStore) -> int:
+        """How many tokens the store holds."""
         return store.max_bytes // token_bytes_of(self.model)
 
     def _sample(
         self, asked: Sequence[Continued], generation: GenerationConfiguration, *, budget: int
     ) -> list[Sampled]:
-        asked = self._with_places(asked)
         shared = self._shared_prefixes(asked)
         if shared:
             nothing = GenerationConfiguration(max_new_tokens=1)
-            self._sample([Continued(own) for own in shared], nothing, budget=budget)
+            prefixes = self._with_places([Continued(own) for own in shared])
+            self._sample(prefixes, nothing, budget=budget)
             asked = self._with_places(asked)
         if self.plan.steps and any(own.keys for own in asked):
             return self._sample_in_steps(asked, generation, budget=budget)
@@ -106,14 +106,11 @@ class ContinuationSampler:
         if self.store is None or self.plan.reading != "cached":
             return []
         found = self._worth_reading(asked, shared_prefixes(asked))
-        most, takes_stems = self._kept_tokens(self.store), self._takes_stems
+        most, takes_stems = self._capacity(self.store), self._takes_stems
         if held_tokens(sorted(found), takes_stems=takes_stems) <= most:
             return found
-        ends = min(asked, key=_context), max(asked, key=_context)
-        common = best_prefixes([own.context for own in ends], [1, 1])[0][0]
-        told = ends[0].context[: min(common, *(own.limit for own in asked))]
-        alike = [tuple(told) if LEAST_SHARED <= len(told) <= most else ()] * len(asked)
-        return self._worth_reading(asked, alike)
+        common = common_prefix(asked)
+        return self._worth_reading(asked, [common if len(common) <= most else ()] * len(asked))
 
     def _worth_reading(
         self, asked: Sequence[Continued], prefixes: Sequence[tuple[int, ...]]
@@ -190,7 +187,3 @@ class ContinuationSampler:
             takes_stems=self._takes_stems,
             has_plain_head=self.plan.abilities.has_plain_head,
         )
-
-
-def _context(asked: Continued) -> tuple[int, ...]:
-    return tuple(asked.context)

@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 
 from astra_core.engine.cache.prefixes import Place
 
-LEAST_SHARED = 16
+_LEAST_SHARED = 16
 """Tokens of a beginning that is worth a pass of its own."""
 _PASS = 32
 """A decoding pass costs as much as reading so many tokens, however few rows it has."""
@@ -75,9 +75,17 @@ def shared_prefixes(rows: Sequence[Continued]) -> list[tuple[int, ...]]:
         for own, (length, count) in zip(rows, best, strict=True)
     ]
     return [
-        tuple(own.context[: length if length >= LEAST_SHARED else 0])
+        tuple(own.context[: length if length >= _LEAST_SHARED else 0])
         for own, length in zip(rows, lengths, strict=True)
     ]
+
+
+def common_prefix(rows: Sequence[Continued]) -> tuple[int, ...]:
+    """What all begin with and none need score; () where that is too little."""
+    contexts = [tuple(own.context) for own in rows]
+    common = _num_common(min(contexts), max(contexts))
+    length = min(common, *(own.limit for own in rows))
+    return contexts[0][: length if length >= _LEAST_SHARED else 0]
 
 
 def held_tokens(prefixes: Sequence[Sequence[int]], *, takes_stems: bool) -> int:

@@ -68,7 +68,7 @@ def with_beginnings(beginnings, *, count):
     return [Continued([*own, end], (b"",)) for end in ends for own in beginnings]
 
 
-def grouped(rows, most, *, room=4, takes_stems=True):
+def groups_of(rows, most, *, room=4, takes_stems=True):
     return families(rows, room=room, budget=5000, most=most, takes_stems=takes_stems)
 
 
@@ -86,7 +86,7 @@ def test_beginnings_that_cannot_all_be_kept_are_grouped_with_all_that_begin_so(
     rows = with_beginnings(beginnings, count=3)
     # A reading leaves room for one more token.
     stem = len(beginnings[0]) - size
-    found = grouped(rows, stem + 6 * (size + 1), takes_stems=takes_stems)
+    found = groups_of(rows, stem + 6 * (size + 1), takes_stems=takes_stems)
 
     assert [[at, at + 20, at + 40] for at in range(20)] == [
         group[n : n + 3] for group in found for n in range(0, len(group), 3)
@@ -108,7 +108,7 @@ def test_beginnings_that_cannot_all_be_kept_are_grouped_with_all_that_begin_so(
     ],
 )
 def test_all_are_one_group_where_groups_save_nothing(rows, most, room):
-    assert [list(range(len(rows)))] == grouped(rows, most, room=room)
+    assert [list(range(len(rows)))] == groups_of(rows, most, room=room)
 
 
 def test_what_is_held_is_as_long_as_the_longest_and_a_common_beginning_once():
