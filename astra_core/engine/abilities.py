@@ -21,8 +21,11 @@ FAILURES = (
     *(RuntimeError, TypeError, ValueError),
 )
 
-# Allowed difference of log-probabilities, nats; fp32 rounding is a hundred times smaller.
-_TOLERANCE = 1e-3
+# Allowed difference of log-probabilities, nats: rounding in fp32 moves those of unlikely tokens by
+# 0.002 in a chat model of 30 layers, and another way moves some by one and more.
+_TOLERANCE = 3e-2
+# The same of a head, which reads the same states either way.
+_HEAD_TOLERANCE = 1e-3
 # In half precision also so many roundings of the largest logit, as sums over layers have some.
 _ROUNDINGS = 8
 _CONTEXTS = ((1, 2, 3, 4, 5), (1, 2), (1, 2, 3, 5, 4, 2, 1))
@@ -236,7 +239,7 @@ def _has_plain_head(model: Any) -> bool:
         own = model.get_output_embeddings()(states)
     except FAILURES:
         return False
-    return _is_close(model(input_ids=ids, use_cache=False).logits, own, _TOLERANCE)
+    return _is_close(model(input_ids=ids, use_cache=False).logits, own, _HEAD_TOLERANCE)
 
 
 def _is_close(first: torch.Tensor, second: torch.Tensor, allowed: float) -> bool:
