@@ -78,8 +78,12 @@ class ContinuationSampler:
         shared = self._shared_prefixes(asked)
         if shared:
             nothing = GenerationConfiguration(max_new_tokens=1)
-            prefixes = self._with_places([Continued(own) for own in shared])
-            self._sample(prefixes, nothing, budget=budget)
+            prefixes = [Continued(own) for own in shared]
+            if not self._fits(shared, takes_stems=False):
+                # The store holds them if what all begin with is there once.
+                common = self._with_places([Continued(common_prefix(prefixes))])
+                list(self._sample_batch(common, nothing))
+            self._sample(self._with_places(prefixes), nothing, budget=budget)
             asked = self._with_places(asked)
         if self.plan.steps and any(own.keys for own in asked):
             return self._sample_in_steps(asked, generation, budget=budget)
@@ -106,11 +110,15 @@ class ContinuationSampler:
         if self.store is None or self.plan.reading != "cached":
             return []
         found = self._worth_reading(asked, shared_prefixes(asked))
-        most, takes_stems = self._capacity(self.store), self._takes_stems
-        if held_tokens(sorted(found), takes_stems=takes_stems) <= most:
+        if self._fits(found, takes_stems=self._takes_stems):
             return found
         common = common_prefix(asked)
-        return self._worth_reading(asked, [common if len(common) <= most else ()] * len(asked))
+        fits = self._fits([common], takes_stems=False)
+        return self._worth_reading(asked, [common if fits else ()] * len(asked))
+
+    def _fits(self, prefixes: Sequence[tuple[int, ...]], *, takes_stems: bool) -> bool:
+        held = held_tokens(sorted(prefixes), takes_stems=takes_stems)
+        return self.store is not None and held <= self._capacity(self.store)
 
     def _worth_reading(
         self, asked: Sequence[Continued], prefixes: Sequence[tuple[int, ...]]
