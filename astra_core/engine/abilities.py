@@ -26,7 +26,7 @@ FAILURES = (
 _TOLERANCE = 3e-2
 # The same of a head, which reads the same states either way.
 _HEAD_TOLERANCE = 1e-3
-# In half precision also so many roundings of the largest logit, as sums over layers have some.
+# And so many roundings of the largest logit, which are far more in half precision.
 _ROUNDINGS = 8
 _CONTEXTS = ((1, 2, 3, 4, 5), (1, 2), (1, 2, 3, 5, 4, 2, 1))
 # Rows of the trial: some forked, one left out, and one that ends before the others.
@@ -248,11 +248,6 @@ def _is_close(first: torch.Tensor, second: torch.Tensor, allowed: float) -> bool
 
 
 def tolerance(logits: torch.Tensor) -> float:
-    """How far log-probabilities of two ways to the same logits may differ, nats.
-
-    Both ways round as their number type does: fp16 and bf16 have three digits and two.
-    """
-    rounding = torch.finfo(logits.dtype).eps
-    if rounding <= torch.finfo(torch.float32).eps:
-        return _TOLERANCE
-    return _TOLERANCE + _ROUNDINGS * rounding * float(logits.float().abs().max())
+    """How far log-probabilities of two ways to the same logits may differ, nats."""
+    largest = float(logits.float().abs().max())
+    return _TOLERANCE + _ROUNDINGS * torch.finfo(logits.dtype).eps * largest

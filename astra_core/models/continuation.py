@@ -65,12 +65,13 @@ class ContinuationSampler:
         """What is sampled one after the other, so that the store can hold what siblings share."""
         if self.store is None or self.plan.reading != "cached" or self.plan.steps:
             return [list(range(len(asked)))]
-        most = self._capacity(self.store)
-        return families(asked, room=room, budget=budget, most=most, takes_stems=self._takes_stems)
+        most, takes_stems = self._capacity, self._takes_stems
+        return families(asked, room=room, budget=budget, most=most, takes_stems=takes_stems)
 
-    def _capacity(self, store: PrefixStore) -> int:
+    @property
+    def _capacity(self) -> int:
         """How many tokens the store holds."""
-        return store.max_bytes // token_bytes_of(self.model)
+        return self.store.max_bytes // token_bytes_of(self.model) if self.store else 0
 
     def _sample(
         self, asked: Sequence[Continued], generation: GenerationConfiguration, *, budget: int
@@ -113,12 +114,11 @@ class ContinuationSampler:
         if self._fits(found, takes_stems=self._takes_stems):
             return found
         common = common_prefix(asked)
-        fits = self._fits([common], takes_stems=False)
-        return self._worth_reading(asked, [common if fits else ()] * len(asked))
+        common *= self._fits([common], takes_stems=False)
+        return self._worth_reading(asked, [common] * len(asked))
 
     def _fits(self, prefixes: Sequence[tuple[int, ...]], *, takes_stems: bool) -> bool:
-        held = held_tokens(sorted(prefixes), takes_stems=takes_stems)
-        return self.store is not None and held <= self._capacity(self.store)
+        return held_tokens(sorted(prefixes), takes_stems=takes_stems) <= self._capacity
 
     def _worth_reading(
         self, asked: Sequence[Continued], prefixes: Sequence[tuple[int, ...]]

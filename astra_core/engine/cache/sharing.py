@@ -95,8 +95,7 @@ def held_tokens(prefixes: Sequence[Sequence[int]], *, takes_stems: bool) -> int:
     """
     if not prefixes:
         return 0
-    is_nested = takes_stems and len(prefixes) > 1
-    stem = _num_common(prefixes[0], prefixes[-1]) * is_nested
+    stem = _num_common(prefixes[0], prefixes[-1]) * (takes_stems and len(prefixes) > 1)
     stem *= stem >= _LEAST_SHARED
     # A reading leaves room for one more token.
     return stem + len(prefixes) * (max(map(len, prefixes)) - stem + 1)
