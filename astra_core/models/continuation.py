@@ -79,12 +79,12 @@ class ContinuationSampler:
         shared = self._shared_prefixes(asked)
         if shared:
             nothing = GenerationConfiguration(max_new_tokens=1)
-            prefixes = [Continued(own) for own in shared]
-            if not self._fits(shared, takes_stems=False):
-                # The store holds them if what all begin with is there once.
-                common = self._with_places([Continued(common_prefix(prefixes))])
-                list(self._sample_batch(common, nothing))
-            self._sample(self._with_places(prefixes), nothing, budget=budget)
+            common = common_prefix([Continued((*own, -1)) for own in shared])
+            if common and not self._fits(shared, takes_stems=False):
+                # They fit if what all begin with, which may be one of them, is stored once.
+                list(self._sample_batch(self._with_places([Continued(common)]), nothing))
+                shared = [own for own in shared if own != common]
+            self._sample(self._with_places([*map(Continued, shared)]), nothing, budget=budget)
             asked = self._with_places(asked)
         if self.plan.steps and any(own.keys for own in asked):
             return self._sample_in_steps(asked, generation, budget=budget)

@@ -41,12 +41,14 @@ def test_what_many_contexts_begin_with_is_read_once_and_changes_no_token(model):
 
 # Alone, or behind what all begin with: too little to be stored apart, or so much that they fit only
 # behind it.
-@each_row("num_common", [0, 10, 20])
-def test_each_beginning_is_read_once_where_not_all_can_be_kept(model, num_common):
+@each_row("num_common, has_short", [(0, False), (10, False), (20, False), (16, True)])
+def test_each_beginning_is_read_once_where_not_all_can_be_kept(model, num_common, has_short):
     """Else what siblings share is read for all, kept of none, and read again for each."""
     common = (9,) * num_common
     begun = [(*common, *(one, other) * 30) for one in range(3, 9) for other in range(3, 9)]
     contexts = [(*own, last) for last in (3, 4) for own in begun]
+    # What all begin with is then one of the beginnings.
+    contexts += [(*common, last, last) for last in range(3)] * has_short
     keys = keys_for(len(contexts))
     plain = model.continuations(contexts, keys, SHORT)
     read = []
