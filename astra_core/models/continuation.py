@@ -79,12 +79,16 @@ class ContinuationSampler:
         shared = self._shared_prefixes(asked)
         if shared:
             nothing = GenerationConfiguration(max_new_tokens=1)
-            common = common_prefix([Continued((*own, -1)) for own in shared])
-            if common and not self._fits(shared, takes_stems=False):
-                # They fit if what all begin with, which may be one of them, is stored once.
-                list(self._sample_batch(self._with_places([Continued(common)]), nothing))
-                shared = [own for own in shared if own != common]
-            self._sample(self._with_places([*map(Continued, shared)]), nothing, budget=budget)
+            # They may fit only if what all begin with, which may be one of them, is stored once. -1
+            # stands for what follows.
+            ahead = [Continued((*own, -1)) for own in shared]
+            common = () if self._fits(shared, takes_stems=False) else common_prefix(ahead)
+            begun = [Continued(own) for own in shared if own != common]
+            if any(own.known < len(common) for own in self._with_places(begun)):
+                self._sample_batch(self._with_places([Continued(common)]), nothing)
+            # Its place is kept, should the store forget it for the others.
+            asked = self._with_places(asked)
+            self._sample(self._with_places(begun), nothing, budget=budget)
             asked = self._with_places(asked)
         if self.plan.steps and any(own.keys for own in asked):
             return self._sample_in_steps(asked, generation, budget=budget)

@@ -91,7 +91,7 @@ def common_prefix(rows: Sequence[Continued]) -> tuple[int, ...]:
 def held_tokens(prefixes: Sequence[Sequence[int]], *, takes_stems: bool) -> int:
     """Tokens that a cache of these sorted beginnings holds, each as long as the longest.
 
-    ``takes_stems``: see ``stem_batches``.
+    What all begin with is held once if worth a pass and ``takes_stems`` (see ``stem_batches``).
     """
     if not prefixes:
         return 0
@@ -115,13 +115,13 @@ def families(
         most: Tokens that are kept.
         takes_stems: See ``stem_batches``.
     """
-    found = [own if len(own) <= most else () for own in shared_prefixes(rows)]
+    found = [own if len(own) < most else () for own in shared_prefixes(rows)]
     groups: list[list[int]] = [[]]
     kept: list[tuple[int, ...]] = []
     saved = 0
     for index in sorted(range(len(rows)), key=lambda at: tuple(rows[at].context)):
         own = found[index]
-        if kept and own == kept[-1]:
+        if own in kept:
             saved += len(own)
         elif own:
             if held_tokens([*kept, own], takes_stems=takes_stems) > most:

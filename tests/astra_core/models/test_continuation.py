@@ -67,6 +67,32 @@ def test_each_beginning_is_read_once_where_not_all_can_be_kept(model, num_common
     assert [c.utterances[0].token_ids for c in plain] == [c.utterances[0].token_ids for c in found]
 
 
+def test_a_common_beginning_is_read_once_where_all_fit_only_behind_it(model):
+    common = (9,) * 60
+    read = []
+    hook = model.model.register_forward_pre_hook(
+        lambda _, __, given: read.append(tuple(given["input_ids"].shape)), with_kwargs=True
+    )
+
+    def passes(contexts, num_kept):
+        read.clear()
+        with model.remembering(num_kept * token_bytes_of(model.model)):
+            for own in contexts:
+                model.continuations(own, keys_for(len(own)), SHORT)
+        return [own for own in read if own[1] > 1]
+
+    ends = [(last, 7) for last in (0, 1, 2, 5, 6, 7, 8)]
+    # It is a beginning itself, and has left the store when others have been read behind it.
+    begun = [(*common, *(one, 4) * 20) for one in (3, 4)]
+    contexts = [(*own, *end) for end in ends for own in (*begun, common)]
+    assert [(1, 60), (2, 40), (21, 2)] == passes([contexts], 190)
+    # It is stored already, and alone.
+    first = [(*common, *(one, 5) * 30) for one in range(3, 15)]
+    then = [(*common, *(one, 4) * 25, *end) for end in ends for one in (3, 4)]
+    assert [(1, 60), (12, 60), (2, 50), (14, 2)] == passes([first, then], 200)
+    hook.remove()
+
+
 def test_what_one_batch_adds_displaces_nothing_that_the_next_continues_from(model):
     told = (4, 5, 6, 7) * 10
     keys = keys_for(20)
