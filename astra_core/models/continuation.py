@@ -79,10 +79,8 @@ class ContinuationSampler:
         shared = self._shared_prefixes(asked)
         if shared:
             nothing = GenerationConfiguration(max_new_tokens=1)
-            # They may fit only if what all begin with, which may be one of them, is stored once. -1
-            # stands for what follows.
-            ahead = [Continued((*own, -1)) for own in shared]
-            common = () if self._fits(shared, takes_stems=False) else common_prefix(ahead)
+            # They may fit only if what all begin with, which may be one of them, is stored once.
+            common = () if self._fits(shared, takes_stems=False) else common_prefix(shared)
             begun = [Continued(own) for own in shared if own != common]
             if any(own.known < len(common) for own in self._with_places(begun)):
                 self._sample_batch(self._with_places([Continued(common)]), nothing)
@@ -117,12 +115,12 @@ class ContinuationSampler:
         found = self._worth_reading(asked, shared_prefixes(asked))
         if self._fits(found, takes_stems=self._takes_stems):
             return found
-        common = common_prefix(asked)
+        common = common_prefix(own.context[: own.limit] for own in asked)
         common *= self._fits([common], takes_stems=False)
         return self._worth_reading(asked, [common] * len(asked))
 
     def _fits(self, prefixes: Sequence[tuple[int, ...]], *, takes_stems: bool) -> bool:
-        return held_tokens(sorted(prefixes), takes_stems=takes_stems) <= self._capacity
+        return held_tokens(prefixes, takes_stems=takes_stems) <= self._capacity
 
     def _worth_reading(
         self, asked: Sequence[Continued], prefixes: Sequence[tuple[int, ...]]

@@ -1,6 +1,6 @@
 """What contexts begin with in common, which is read and stored once for all of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -80,23 +80,21 @@ def shared_prefixes(rows: Sequence[Continued]) -> list[tuple[int, ...]]:
     ]
 
 
-def common_prefix(rows: Sequence[Continued]) -> tuple[int, ...]:
-    """What all begin with and none need score; () where that is too little."""
-    contexts = [tuple(own.context) for own in rows]
-    common = _num_common(min(contexts), max(contexts))
-    length = min(common, *(own.limit for own in rows))
-    return contexts[0][: length if length >= _LEAST_SHARED else 0]
+def common_prefix(contexts: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    """What all begin with; () where that is too little to be read apart."""
+    rows = [*map(tuple, contexts)]
+    length = _num_common(min(rows), max(rows))
+    return rows[0][: length if length >= _LEAST_SHARED else 0]
 
 
 def held_tokens(prefixes: Sequence[Sequence[int]], *, takes_stems: bool) -> int:
-    """Tokens that a cache of these sorted beginnings holds, each as long as the longest.
+    """Tokens that a cache of these beginnings holds, each as long as the longest.
 
     What all begin with is held once if worth a pass and ``takes_stems`` (see ``stem_batches``).
     """
     if not prefixes:
         return 0
-    stem = _num_common(prefixes[0], prefixes[-1]) * (takes_stems and len(prefixes) > 1)
-    stem *= stem >= _LEAST_SHARED
+    stem = len(common_prefix(prefixes)) * (takes_stems and len(prefixes) > 1)
     # A reading leaves room for one more token.
     return stem + len(prefixes) * (max(map(len, prefixes)) - stem + 1)
 
