@@ -1,16 +1,18 @@
 """Parameters that were checked before, by the same code, are not checked again.
 
 To check them all, the classes of plug-ins are imported, and torch with them: seconds in each stage
-and command. Only what parameters and code decide by themselves is remembered: not where params.yaml
-names a file, an address, a class of one's own or a device.
+and command. Only what parameters, code and named files decide by themselves is remembered: not where
+params.yaml names an address, a class of one's own or a device.
 """
 
 import os
+import re
 import sys
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from astra_core.errors import DiskFullError
 from astra_core.files import folder_digest, read_json, record_digest, write_json
@@ -27,10 +29,12 @@ _LIBRARIES = ("torch", "transformers", "pydantic")
 def verdict_key(params: Params) -> str | None:
     """The digest of all that decides whether these can be used; None where more than that does."""
     record = params.model_dump(mode="json")
-    if not _is_alone(params) or any(map(_names_more, texts_of(record))):
+    texts = list(texts_of(record))
+    if not _is_alone(params) or any(map(_names_more, texts)):
         return None
     code = [_code_digest(_CODE / name) for name in _PACKAGES]
-    return record_digest([record, code, sys.version, [version(name) for name in _LIBRARIES]])
+    libraries = [version(name) for name in _LIBRARIES]
+    return record_digest([record, code, sys.version, libraries, list(map(_state, texts))])
 
 
 @cache
@@ -63,8 +67,8 @@ def _known() -> list[str]:
 def _is_alone(params: Params) -> bool:
     """Whether all that is used comes with the project."""
     return (
-        {model.source for model in params.models.sources.values()} == {"builtin"}
-        and params.prompts.source == "builtin"
+        {model.source for model in params.models.sources.values()} <= {"builtin", "folder"}
+        and params.prompts.source in {"builtin", "file"}
         and params.system.target.name == "causal_lm"
         and params.machine.device != "cuda"
         and [sink.name for sink in params.tracking.sinks] == ["mlflow"]
@@ -72,5 +76,15 @@ def _is_alone(params: Params) -> bool:
 
 
 def _names_more(text: str) -> bool:
-    """Whether it names a class, an address or a file, which may be another one tomorrow."""
-    return ":" in text or (bool(text) and os.path.exists(text))  # noqa: PTH110 - of any text
+    """Whether it names a class or an address, which may be another one tomorrow; prose does not."""
+    return ":" in text and not re.search(r"\s", text)
+
+
+def _state(text: str) -> list[Any]:
+    """The sizes and times of the files in what it names, if that is there."""
+    path = Path(text)
+    if not text or not os.path.exists(text):  # noqa: PTH110 - of any text
+        return []
+    files = [path, *sorted(path.rglob("*"))]
+    found = [(file, file.stat()) for file in files if file.exists()]
+    return [[str(file), each.st_size, each.st_mtime_ns] for file, each in found]

@@ -1,3 +1,4 @@
+import os
 import shutil
 import subprocess
 import sys
@@ -79,25 +80,35 @@ def test_what_is_refused_is_not_remembered():
     "changes",
     [
         {"system.scorer.name": "plugins.example_scorer:OwnScorer"},
-        {"prompts.source": "file", "prompts.path": "mine.txt"},
-        {"models.attacker.source": "folder", "models.attacker.path": "my/attacker"},
         {"models.reference": {"source": "version", "version": "champion"}},
         {"system.target": {"name": "scripted", "options": {}}},
         {"machine.device": "cuda"},
         {"tracking.sinks": ["mlflow", "csv"]},
-        {"evaluation.calibration": "params.yaml"},
+        {"system.target.options": {"base_url": "http://127.0.0.1:8001/v1"}},
     ],
 )
 def test_where_more_than_the_parameters_decides_all_is_checked(changes):
     assert verdict_key(params_with(**changes)) is None
 
 
-def test_a_file_that_is_there_by_now_is_looked_at():
-    params = params_with()
-    assert verdict_key(params) is not None
-    Path(params.training.algorithm.name).touch()
+def test_a_named_file_that_changed_is_looked_at():
+    params = params_with(
+        **{
+            "prompts": {"source": "file", "path": "mine.txt"},
+            "models.attacker": {"source": "folder", "path": "my/attacker"},
+            "system.target.options": {"system_prompt": "User: what is it?"},
+        }
+    )
+    keys = [verdict_key(params)]
+    folder = Path("my/attacker")
+    folder.mkdir(parents=True)
+    for file in (Path("mine.txt"), folder / "config.json"):
+        file.touch()
+        keys.append(verdict_key(params))
+    os.utime(file, ns=(1, 1))
 
-    assert verdict_key(params) is None
+    assert verdict_key(params) is not None
+    assert len({*keys, verdict_key(params)}) == 4
 
 
 def test_other_code_checks_again(monkeypatch, tmp_path):
