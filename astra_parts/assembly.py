@@ -97,9 +97,12 @@ def load_system(
     gc.collect()
     keeps_freed_memory = keep_freed_memory()
     device = device_for(machine.device)
-    # torch calls every cumulative sum on CUDA nondeterministic, but over rows, as in sampling, it
-    # is deterministic: so there is a warning instead of an error.
-    torch.use_deterministic_algorithms(machine.deterministic, warn_only=device.type == "cuda")
+    if device.type == "cuda":
+        # torch calls every cumulative sum there nondeterministic, but over rows, as in sampling, it
+        # is deterministic: so there is a warning instead of an error.
+        torch.use_deterministic_algorithms(machine.deterministic, warn_only=True)
+    else:  # The other loads torch's compiler, which takes as long as torch itself.
+        torch.set_deterministic_debug_mode("error" if machine.deterministic else "default")
     # cuDNN's attention is prepared anew for every shape, which takes a second; the others are not.
     torch.backends.cuda.enable_cudnn_sdp(False)
     # Filling memory that is about to be overwritten takes a tenth of a rollout.
