@@ -57,7 +57,7 @@ def change_params(
     not be usable.
     """
     changed = _change(assignments, path, preset)
-    check_params(changed.params)
+    check_params(changed.params, is_kept=True)
     if changed.lines:
         if before is not None:
             before.parent.mkdir(mode=0o700, exist_ok=True)

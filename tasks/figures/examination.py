@@ -93,6 +93,7 @@ class Examiner:
         *,
         is_final: bool = True,
         first: Sequence[Graph] = (),
+        system: "System | None" = None,
     ) -> tuple["Evaluation", str]:
         """An attacker's evaluation, and the key that equal examinations share.
 
@@ -100,11 +101,12 @@ class Examiner:
             weights: The attacker's folder; None is the untrained attacker.
             first: The untrained attacker's rollouts, over which a bandit searches; none for no
                 bandit.
+            system: The untrained attacker's, if it is loaded.
         """
         from astra_core.evaluator import Evaluator
 
         evaluation, seed = self.params.evaluation, self.params.training_seed
-        loaded, who = self.load_attacker(weights)
+        loaded, who = self.load_attacker(weights, system)
         if is_final:
             self.believer.check(version_of(loaded.scorer))
         evaluator = Evaluator(evaluation, prompts=prompts, reward=self.reward, seed=seed)
@@ -136,10 +138,14 @@ class Examiner:
         found = replace(found, figures=figures, strategies=strategies.labels)
         return (self.believer.applied(found) if is_final else found), key
 
-    def load_attacker(self, weights: Path | None) -> tuple["System", str]:
+    def load_attacker(
+        self, weights: Path | None, system: "System | None" = None
+    ) -> tuple["System", str]:
         """The System of an attacker, and the digest of its weights.
 
-        ``weights``: the attacker's folder; None is the untrained attacker.
+        Args:
+            weights: The attacker's folder; None is the untrained attacker.
+            system: The untrained attacker's, if it is loaded.
         """
         from astra_core.agents import as_exported
         from astra_core.models.pretrained import weights_digest
@@ -148,7 +154,7 @@ class Examiner:
 
         if weights is None:
             who = weights_digest(read_model_paths(self.base)["attacker"])
-            return self.params.load(self.base), who
+            return system or self.params.load(self.base), who
         # If the weights are at a service, the folder has none: the base weights are loaded.
         pointer, who = read_pointer(weights), weights_digest(weights)
         # A trained attacker plays the roles that it was trained in, whatever params.yaml says now.

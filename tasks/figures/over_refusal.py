@@ -1,6 +1,7 @@
 """Over-refusal: how many harmless requests the target refuses, beside how often attacks succeed."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from astra_core.errors import BudgetError, TargetError
 from astra_core.files import file_digest, record_digest
@@ -10,12 +11,18 @@ from astra_core.scorer import checked_scores
 from astra_parts.judges.refusal import RefusalScorer
 from astra_parts.metrics.detection import proportion
 from tasks.figures.examination import Examiner
+from tasks.figures.plain_questions import TRIED_WITH
 from tasks.machine.console import complain
 from tasks.records.evaluation import OverRefusal, TypeRefusals
 from tasks.sources.requests import Request, read_requests, requests_file
 
+if TYPE_CHECKING:
+    from astra_core.system import System
 
-def over_refusal(prompts: Sequence[Prompt], *, examiner: Examiner) -> OverRefusal | None:
+
+def over_refusal(
+    prompts: Sequence[Prompt], *, examiner: Examiner, system: "System"
+) -> OverRefusal | None:
     """What the target refuses of ``evaluation.benign_prompts``, each asked once and first.
 
     None, with a warning, where its budget is spent or it does not answer; None where no file is
@@ -24,6 +31,7 @@ def over_refusal(prompts: Sequence[Prompt], *, examiner: Examiner) -> OverRefusa
     Args:
         prompts: Of the examination: the target's system prompt may have slots for their columns.
         examiner: Of the attacker.
+        system: Whose target is asked.
     """
     from astra_parts.samplers.rewording import first_replies
 
@@ -32,8 +40,8 @@ def over_refusal(prompts: Sequence[Prompt], *, examiner: Examiner) -> OverRefusa
     if path is None:
         return None
     requests, digest = read_requests(path), file_digest(path)
-    questions = questions_of([request.text for request in requests], prompts)
-    system = params.load(examiner.base)
+    # Of a few: a system prompt with slots is then read for several requests.
+    questions = questions_of([own.text for own in requests], prompts[:TRIED_WITH])
     account = f"benign {record_digest([digest, seed])[:16]}"
     try:
         with system.target.evaluating(), system.target.accounted(account):

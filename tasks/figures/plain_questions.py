@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from astra_core.errors import BudgetError, TargetError
 from astra_core.files import record_digest
@@ -11,23 +12,29 @@ from astra_core.rollout import Prompt
 from tasks.figures.examination import Examiner
 from tasks.records.evaluation import PlainQuestions
 
+if TYPE_CHECKING:
+    from astra_core.system import System
+
 TRIED_WITH = 8
 """Number of dev prompts with whose target each question is tried."""
 
 
 def plain_questions(
-    trained: Sequence[float], test: Sequence[Prompt], dev: Sequence[Prompt], *, examiner: Examiner
+    trained: Sequence[float],
+    test: Sequence[Prompt],
+    dev: Sequence[Prompt],
+    *,
+    examiner: Examiner,
+    system: "System",
 ) -> PlainQuestions | None:
     """How often plain questions succeed on the test prompts, and the attacker's gain over the best.
 
-    The best is chosen on dev prompts, and asked as often as the attacker asks. None where the
-    target's budget is spent, or it does not answer.
+    The best is chosen on dev prompts, and asked of the system's target as often as the attacker
+    asks. None where the target's budget is spent, or it does not answer.
     """
     from astra_parts.samplers.rewording import asked_first
 
-    params = examiner.params
-    evaluation, seed = params.evaluation, params.training_seed
-    system = params.load(examiner.base)
+    evaluation, seed = examiner.params.evaluation, examiner.params.training_seed
     account = f"questions {record_digest([[each.prompt_id for each in (*dev, *test)], seed])[:16]}"
 
     def asked(questions: Sequence[tuple[Prompt, str]], num_replies: int) -> list[float]:

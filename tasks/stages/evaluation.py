@@ -75,25 +75,30 @@ def evaluate_attacker(
     evaluation = setup.params.evaluation
     prompts = read_prompts(files.valid / "test.parquet", limit=evaluation.num_prompts)
     trained, key = setup.examine(files.attacker, prompts)
+    dev = read_prompts(files.valid / "dev.parquet", limit=evaluation.num_training_prompts)
+    selection = None
+    if was_selected(files.attacker):
+        chosen_on, _ = setup.examine(files.attacker, dev, is_final=False)
+        selection = optimism(rates(chosen_on), rates(trained), **setup.believer.bootstrap)
     first = StoredRollouts(files.rollouts / ROLLOUTS_FILE) if evaluation.bandit_calls else ()
-    untrained, _ = setup.examine(None, prompts, first=first)
+    # One for all that the untrained attacker's target answers: what it has read, it need not again.
+    system = setup.params.load(setup.base)
+    untrained, _ = setup.examine(None, prompts, first=first, system=system)
     untrained = setup.match_strategies(trained, untrained)
     labels = category_labels(prompts)
     record = _compare(trained, untrained, labels, key=key, examiner=setup)
-    record = replace(record, belief=setup.believer.belief(trained, untrained))
-    if was_selected(files.attacker):
-        dev = read_prompts(files.valid / "dev.parquet", limit=evaluation.num_training_prompts)
-        chosen_on, _ = setup.examine(files.attacker, dev, is_final=False)
-        excess = optimism(rates(chosen_on), rates(trained), **setup.believer.bootstrap)
-        record = replace(record, selection=excess)
+    plain = None
     if evaluation.ask_prompts:
-        tried = read_prompts(files.valid / "dev.parquet", limit=evaluation.num_training_prompts)
-        found = plain_questions(rates(trained), prompts, tried, examiner=setup)
-        record = replace(record, plain=found)
+        plain = plain_questions(rates(trained), prompts, dev, examiner=setup, system=system)
+    refused = over_refusal(prompts, examiner=setup, system=system)
+    del system
     record = replace(
         record,
+        belief=setup.believer.belief(trained, untrained),
+        selection=selection,
+        plain=plain,
         target=setup.target,
-        over_refusal=over_refusal(prompts, examiner=setup),
+        over_refusal=refused,
         targets=by_target(trained, untrained, examiner=setup),
         transfer=transfers(trained, untrained, examiner=setup),
     )

@@ -42,8 +42,12 @@ def examiner(tmp_path, monkeypatch):
     return Examiner.of(own)
 
 
+def refused_by(examiner):
+    return over_refusal(PROMPTS, examiner=examiner, system=examiner.params.load(examiner.base))
+
+
 def test_refused_requests_are_counted_by_type_and_apart_from_those_to_refuse(examiner):
-    found = over_refusal(PROMPTS, examiner=examiner)
+    found = refused_by(examiner)
 
     # A target that says nothing refuses too.
     assert proportion(3, 5) == found.rate
@@ -68,7 +72,7 @@ def test_a_target_that_does_not_answer_leaves_a_warning(examiner, monkeypatch, c
 
     monkeypatch.setattr(Scripted, "respond", refused)
 
-    assert over_refusal(PROMPTS, examiner=examiner) is None
+    assert refused_by(examiner) is None
     assert "warning: over-refusal was not measured: no call" in capsys.readouterr().err
 
 
@@ -76,9 +80,6 @@ def test_no_file_asks_nothing(examiner, monkeypatch):
     monkeypatch.setattr(Scripted, "respond", None)
     none = examiner.params.evaluation.model_copy(update={"benign_prompts": None})
 
-    assert (
-        over_refusal(
-            PROMPTS, examiner=replace(examiner, params=replace(examiner.params, evaluation=none))
-        )
-        is None
-    )
+    other = replace(examiner, params=replace(examiner.params, evaluation=none))
+
+    assert refused_by(other) is None

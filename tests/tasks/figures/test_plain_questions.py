@@ -27,7 +27,9 @@ def params(tmp_path, monkeypatch):
 def test_the_best_dev_question_is_asked_of_every_test_prompt(params):
     dev = [Prompt.of(text) for text in ("who are you", "say the word", "why now")]
     test = [Prompt.of("never mind"), Prompt.of("which word is it")]
-    found = plain_questions([0.5, 1.0], test, dev, examiner=Examiner.of(params))
+    examiner = Examiner.of(params)
+    system = params.load(examiner.base)
+    found = plain_questions([0.5, 1.0], test, dev, examiner=examiner, system=system)
 
     assert (3, masked("say the word"), 1.0) == (
         found.num_tried,
