@@ -1,8 +1,8 @@
 """Parameters that were checked before, by the same code, are not checked again.
 
 To check them all, the classes of plug-ins are imported, and torch with them: seconds in each stage
-and command. Only what parameters, code and named files decide by themselves is remembered: not where
-params.yaml names an address, a class of one's own or a device.
+and command. Only what parameters, code and named files decide by themselves is remembered: not
+where params.yaml names an address, a class of one's own or a device.
 """
 
 import os
