@@ -89,14 +89,15 @@ class System:
             config, target, device=device, machine=machine, beside=(reference, attacker)
         )
         victim: Target = build("target", config.target, surroundings=surroundings)
+        speakers = [speaker.model for speaker in victim.language_models]
         # Before the next is read: one file of weights is in memory twice at most.
-        _share(own, victim)
+        share_frozen(own.model, *speakers)
         # A list that the attacker continues ends with a line, which no reply of a target does.
         shared = None if config.attacker.template else _as_reference(victim, reference)
         copy = shared or load(reference)
         if may_differ and copy.vocabulary != own.vocabulary:
             copy = own
-        _share(copy, victim)
+        share_frozen(copy.model, *speakers)
         system = cls.of(
             own, victim, copy, scorer=scorer, config=config, target_digest=checked_digest(victim)
         )
@@ -250,12 +251,6 @@ class System:
     def context_limit(self, model: LanguageModel, new_tokens: int) -> int:
         """How many context tokens fit before ``new_tokens`` more, for this model."""
         return max(1, min(self.config.max_context_tokens, model.max_positions - new_tokens))
-
-
-def _share(model: LanguageModel, target: Target) -> None:
-    """Keeps what the model and the target's have in common in memory once."""
-    for speaker in target.language_models:
-        share_frozen(model.model, speaker.model)
 
 
 def _as_reference(target: Target, folder: Path) -> LanguageModel | None:

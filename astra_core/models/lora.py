@@ -129,18 +129,19 @@ def read_adapters(model: Any, folder: Path) -> None:
         raise ConfigurationError(msg) from error
 
 
-def share_frozen(model: Any, origin: Any) -> None:
-    """Keeps each frozen weight that equals the origin's frozen one in memory once.
+def share_frozen(model: Any, *origins: Any) -> None:
+    """Keeps each frozen weight that equals a frozen one of an origin in memory once.
 
     The adapters, and whatever differs, stay the model's own.
     """
-    theirs = {name.replace(".base_layer.", "."): own for name, own in origin.named_parameters()}
-    for name, own in model.named_parameters():
-        other = theirs.get(name.replace(".base_layer.", "."))
-        if other is None or own.requires_grad or other.requires_grad:
-            continue
-        if own.device == other.device and own.dtype == other.dtype and torch.equal(own, other):
-            own.data = other.data
+    for origin in origins:
+        theirs = {name.replace(".base_layer.", "."): own for name, own in origin.named_parameters()}
+        for name, own in model.named_parameters():
+            other = theirs.get(name.replace(".base_layer.", "."))
+            if other is None or own.requires_grad or other.requires_grad:
+                continue
+            if own.device == other.device and own.dtype == other.dtype and torch.equal(own, other):
+                own.data = other.data
 
 
 def merged_state(model: Any) -> dict[str, Tensor] | None:
