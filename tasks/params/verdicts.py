@@ -77,14 +77,15 @@ def _is_alone(params: Params) -> bool:
 
 def _names_more(text: str) -> bool:
     """Whether it names a class or an address, which may be another one tomorrow; prose does not."""
-    return ":" in text and not re.search(r"\s", text)
+    return re.search(r":\S", text) is not None
 
 
 def _state(text: str) -> list[Any]:
     """The sizes and times of the files in what it names, if that is there."""
-    path = Path(text)
     if not text or not os.path.exists(text):  # noqa: PTH110 - of any text
         return []
-    files = [path, *sorted(path.rglob("*"))]
-    found = [(file, file.stat()) for file in files if file.exists()]
-    return [[str(file), each.st_size, each.st_mtime_ns] for file, each in found]
+    found = []
+    for file in (Path(text), *sorted(Path(text).rglob("*"))):
+        with suppress(OSError):
+            found.append([str(file), file.stat().st_size, file.stat().st_mtime_ns])
+    return found

@@ -75,9 +75,10 @@ def evaluate_attacker(
     evaluation = setup.params.evaluation
     prompts = read_prompts(files.valid / "test.parquet", limit=evaluation.num_prompts)
     trained, key = setup.examine(files.attacker, prompts)
-    dev = read_prompts(files.valid / "dev.parquet", limit=evaluation.num_training_prompts)
-    selection = None
-    if was_selected(files.attacker):
+    is_selected, dev, selection = was_selected(files.attacker), [], None
+    if is_selected or evaluation.ask_prompts:
+        dev = read_prompts(files.valid / "dev.parquet", limit=evaluation.num_training_prompts)
+    if is_selected:
         chosen_on, _ = setup.examine(files.attacker, dev, is_final=False)
         selection = optimism(rates(chosen_on), rates(trained), **setup.believer.bootstrap)
     first = StoredRollouts(files.rollouts / ROLLOUTS_FILE) if evaluation.bandit_calls else ()

@@ -80,6 +80,7 @@ def test_what_is_refused_is_not_remembered():
     "changes",
     [
         {"system.scorer.name": "plugins.example_scorer:OwnScorer"},
+        {"system.scorer.name": "my plugins/scorer.py:OwnScorer"},
         {"models.reference": {"source": "version", "version": "champion"}},
         {"system.target": {"name": "scripted", "options": {}}},
         {"machine.device": "cuda"},
