@@ -82,7 +82,7 @@ def evaluate_attacker(
         chosen_on, _ = setup.examine(files.attacker, dev, is_final=False)
         selection = optimism(rates(chosen_on), rates(trained), **setup.believer.bootstrap)
     first = StoredRollouts(files.rollouts / ROLLOUTS_FILE) if evaluation.bandit_calls else ()
-    # One for all that the untrained attacker's target answers: what it has read, it need not again.
+    # One for all that the untrained attacker's target answers: large weights take minutes to load.
     system = setup.params.load(setup.base)
     untrained, _ = setup.examine(None, prompts, first=first, system=system)
     untrained = setup.match_strategies(trained, untrained)
