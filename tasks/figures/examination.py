@@ -93,7 +93,7 @@ class Examiner:
         *,
         is_final: bool = True,
         first: Sequence[Graph] = (),
-        system: "System | None" = None,
+        loaded: tuple["System", str] | None = None,
     ) -> tuple["Evaluation", str]:
         """An attacker's evaluation, and the key that equal examinations share.
 
@@ -101,51 +101,47 @@ class Examiner:
             weights: The attacker's folder; None is the untrained attacker.
             first: The untrained attacker's rollouts, over which a bandit searches; none for no
                 bandit.
-            system: The untrained attacker's, if it is loaded.
+            loaded: What ``load_attacker`` gave, if it is known.
         """
         from astra_core.evaluator import Evaluator
 
         evaluation, seed = self.params.evaluation, self.params.training_seed
-        loaded, who = self.load_attacker(weights, system)
+        system, who = loaded or self.load_attacker(weights)
         if is_final:
-            self.believer.check(version_of(loaded.scorer))
+            self.believer.check(version_of(system.scorer))
         evaluator = Evaluator(evaluation, prompts=prompts, reward=self.reward, seed=seed)
-        key = self.key(loaded, prompts, is_final=is_final)
-        with loaded.target.accounted(f"evaluation {record_digest([key, who])[:16]}"):
-            found = evaluator.evaluate(loaded)
-            used = target_figures(loaded.target, found)
+        key = self.key(system, prompts, is_final=is_final)
+        with system.target.accounted(f"evaluation {record_digest([key, who])[:16]}"):
+            found = evaluator.evaluate(system)
+            used = target_figures(system.target, found)
         run = record_digest([key, who])
         digest = attacker_digest(weights) if weights else who
-        origin = Origin.of(loaded, EVALUATION, run, attacker=digest)
+        origin = Origin.of(system, EVALUATION, run, attacker=digest)
         path = ARCHIVE / f"{EVALUATION}-{origin.run}.parquet"
         keep_findings(found.graphs, origin, path, threshold=evaluation.threshold)
         # What a training's own prompts are examined for needs no strategies.
         budget = evaluation.strategy_calls if is_final else 0
-        with loaded.target.accounted(f"strategies {record_digest([key, who])[:16]}"):
-            strategies = self._strategies(loaded, found, budget=budget)
+        with system.target.accounted(f"strategies {record_digest([key, who])[:16]}"):
+            strategies = self._strategies(system, found, budget=budget)
         figures = used | self._strategy_figures(found.graphs, strategies)
         figures |= self.invented.metrics(found.graphs)
         if len(first):
-            with loaded.target.accounted(f"bandit {record_digest([key, who])[:16]}"):
+            with system.target.accounted(f"bandit {record_digest([key, who])[:16]}"):
                 words = self.vocabulary
                 found = with_bandit(
-                    found, loaded, evaluator, first=first, vocabulary=words, seed=seed
+                    found, system, evaluator, first=first, vocabulary=words, seed=seed
                 )
         figures = {**found.figures, **figures}
         needs = self.reward.needs_with(self.reward.options)
-        if "reference" in needs and loaded.reference is loaded.attacker:
+        if "reference" in needs and system.reference is system.attacker:
             figures["reward_mean"] = math.nan
         found = replace(found, figures=figures, strategies=strategies.labels)
         return (self.believer.applied(found) if is_final else found), key
 
-    def load_attacker(
-        self, weights: Path | None, system: "System | None" = None
-    ) -> tuple["System", str]:
+    def load_attacker(self, weights: Path | None) -> tuple["System", str]:
         """The System of an attacker, and the digest of its weights.
 
-        Args:
-            weights: The attacker's folder; None is the untrained attacker.
-            system: The untrained attacker's, if it is loaded.
+        ``weights``: the attacker's folder; None is the untrained attacker.
         """
         from astra_core.agents import as_exported
         from astra_core.models.pretrained import weights_digest
@@ -154,7 +150,7 @@ class Examiner:
 
         if weights is None:
             who = weights_digest(read_model_paths(self.base)["attacker"])
-            return system or self.params.load(self.base), who
+            return self.params.load(self.base), who
         # If the weights are at a service, the folder has none: the base weights are loaded.
         pointer, who = read_pointer(weights), weights_digest(weights)
         # A trained attacker plays the roles that it was trained in, whatever params.yaml says now.

@@ -83,8 +83,8 @@ def evaluate_attacker(
         selection = optimism(rates(chosen_on), rates(trained), **setup.believer.bootstrap)
     first = StoredRollouts(files.rollouts / ROLLOUTS_FILE) if evaluation.bandit_calls else ()
     # One for all that the untrained attacker's target answers: large weights take minutes to load.
-    system = setup.params.load(setup.base)
-    untrained, _ = setup.examine(None, prompts, first=first, system=system)
+    system, _ = loaded = setup.load_attacker(None)
+    untrained, _ = setup.examine(None, prompts, first=first, loaded=loaded)
     untrained = setup.match_strategies(trained, untrained)
     labels = category_labels(prompts)
     record = _compare(trained, untrained, labels, key=key, examiner=setup)
@@ -92,7 +92,7 @@ def evaluate_attacker(
     if evaluation.ask_prompts:
         plain = plain_questions(rates(trained), prompts, dev, examiner=setup, system=system)
     refused = over_refusal(prompts, examiner=setup, system=system)
-    del system
+    del system, loaded  # The transfers load weights of their own.
     record = replace(
         record,
         belief=setup.believer.belief(trained, untrained),

@@ -42,12 +42,12 @@ def examiner(tmp_path, monkeypatch):
     return Examiner.of(own)
 
 
-def refused_by(examiner):
+def measure(examiner):
     return over_refusal(PROMPTS, examiner=examiner, system=examiner.params.load(examiner.base))
 
 
 def test_refused_requests_are_counted_by_type_and_apart_from_those_to_refuse(examiner):
-    found = refused_by(examiner)
+    found = measure(examiner)
 
     # A target that says nothing refuses too.
     assert proportion(3, 5) == found.rate
@@ -72,7 +72,7 @@ def test_a_target_that_does_not_answer_leaves_a_warning(examiner, monkeypatch, c
 
     monkeypatch.setattr(Scripted, "respond", refused)
 
-    assert refused_by(examiner) is None
+    assert measure(examiner) is None
     assert "warning: over-refusal was not measured: no call" in capsys.readouterr().err
 
 
@@ -82,4 +82,4 @@ def test_no_file_asks_nothing(examiner, monkeypatch):
 
     other = replace(examiner, params=replace(examiner.params, evaluation=none))
 
-    assert refused_by(other) is None
+    assert measure(other) is None
