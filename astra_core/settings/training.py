@@ -76,13 +76,10 @@ Shuffle = Literal["trees", "steps"]
 """What is shuffled before an experience is divided into micro-batches."""
 
 
-# An option that is given another value than for turns, and the default that was chosen with it.
-_TOGETHER = {
-    "kl": "kl_estimator",
-    "clip_low": "surrogate",
-    "clip_high": "surrogate",
-    "dual_clip": "surrogate",
-}
+# An option that is given another value than for turns, and the defaults that were chosen with it.
+_TOGETHER = {"kl": ("kl_estimator", "kl_coefficient")} | dict.fromkeys(
+    ("clip_low", "clip_high", "dual_clip"), ("surrogate",)
+)
 
 
 class AlgorithmChoice(Choice):
@@ -110,9 +107,9 @@ class AlgorithmChoice(Choice):
         }
         of_turns = plugin.options_for_turns
         found = {k: v for k, v in of_turns.items() if owner is plugin or k in alike}
-        for name, other in _TOGETHER.items():
+        for name, others in _TOGETHER.items():
             if self.options.get(name, of_turns.get(name)) != of_turns.get(name):
-                found.pop(other, None)
+                found = {k: v for k, v in found.items() if k not in others}
         return found | self.options
 
 

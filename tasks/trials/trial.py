@@ -40,8 +40,8 @@ SECTIONS = tuple(field.name for field in fields(TrainingParams) if field.name !=
 """The sections of params.yaml that a trial reads, beside the outputs of earlier stages."""
 NUM_EXAMINED = 16
 """Number of dev prompts in the evaluation that is measured."""
-MOST_REPLIES = 256
-"""Number of replies in the rollouts that are measured, if two prompts do not have more already."""
+MOST_TOKENS = 6144
+"""Tokens that the replies of the measured rollouts may have, if two prompts do not have more."""
 NUM_SAMPLES = 5
 
 
@@ -179,7 +179,8 @@ def _findings(
     evaluator = evaluator_of(own, files, limit=num_examined)
     episodes = own.training.num_episodes_per_experience
     replies = replies_of_a_tree(params) * own.rollouts.runs_per_prompt
-    count = min(max(round(MOST_REPLIES / replies), 2), episodes)
+    tokens = replies * own.system.response.max_new_tokens
+    count = min(max(round(MOST_TOKENS / tokens), 2), episodes)
     account = f"trial {record_digest(plain_sections(own))[:16]}"
     with progress("trial", 0) as advance, ExitStack() as ended:
         advance(0, note="loading the models")

@@ -195,6 +195,7 @@ OF_TURNS = {
         "surrogate": "cispo",
         "kl": "reward",
         "kl_estimator": "k1",
+        "kl_coefficient": 0.02,
     },
     "ppo": {
         "decay": 1.0,
@@ -274,7 +275,7 @@ def test_a_derived_class_keeps_the_defaults_that_it_has_changed():
     ("given", "gone"),
     [
         ({"kl": "loss"}, "kl_estimator"),
-        ({"kl": "none"}, "kl_estimator"),
+        ({"kl": "none"}, "kl_coefficient"),
         ({"clip_high": 0.28}, "surrogate"),
     ],
 )
