@@ -81,18 +81,38 @@ def sample(
 
     The arguments are those of ``processed_logits``; ``uniform`` lies in [0, 1).
     """
-    logits = logits.float()
-    is_whole = generation.top_p == 1.0 and generation.min_p == 0.0
+    size = len(logits) if logits.is_cuda else max(_AT_ONCE // logits.shape[1], 1)
+    tokens, logprobs = [], []
+    for at in range(0, len(logits), size):
+        rows = slice(at, at + size)
+        own, read = logits[rows].float(), None if seen is None else seen[rows]
+        token = _token(own, generation, uniform[rows], seen=read, forbidden=forbidden)
+        tokens.append(token)
+        logprobs.append(own.gather(1, token[:, None])[:, 0] - own.logsumexp(dim=1))
+    return torch.cat(tokens), torch.cat(logprobs)
+
+
+def _token(
+    logits: Float[Tensor, "B V"],
+    generation: GenerationConfiguration,
+    uniform: Float[Tensor, " B"],
+    *,
+    seen: Bool[Tensor, "B V"] | None,
+    forbidden: Int[Tensor, " E"] | None,
+) -> Int[Tensor, " B"]:
     likely = _likely(logits, generation, seen=seen, forbidden=forbidden)
-    if likely is not None:
-        ids, values = likely
-        applied = _FOR_TOP_K if generation.top_k else _FOR_TOP_P
-        rest = generation.model_copy(update=applied)
-        token = ids.gather(1, draw(processed_logits(values, rest), uniform)[:, None])[:, 0]
-    else:
+    if likely is None:
         chosen = processed_logits(logits, generation, seen=seen, forbidden=forbidden)
-        token = draw_in_blocks(chosen, uniform) if is_whole else draw(chosen, uniform)
-    return token, logits.gather(1, token[:, None])[:, 0] - logits.logsumexp(dim=1)
+        is_whole = generation.top_p == 1.0 and generation.min_p == 0.0
+        return draw_in_blocks(chosen, uniform) if is_whole else draw(chosen, uniform)
+    ids, values, is_open = likely
+    rest = generation.model_copy(update=_FOR_TOP_K if generation.top_k else _FOR_TOP_P)
+    token = ids.gather(1, draw(processed_logits(values, rest), uniform)[:, None])[:, 0]
+    if len(rows := is_open.nonzero()[:, 0]):
+        read = None if seen is None else seen[rows]
+        chosen = processed_logits(logits[rows], generation, seen=read, forbidden=forbidden)
+        token[rows] = draw(chosen, uniform[rows])
+    return token
 
 
 # Of the 53 binary digits of a uniform number, the last half are a number of their own.
@@ -106,6 +126,9 @@ _SPARE = 8
 # and at the temperatures of chat models few nuclei are larger.
 _LIKELIEST = 1024
 _BLOCK = 64
+# Logits of the rows that a processor looks at together: in double precision a few of them, with
+# what is sorted and summed, still lie in its cache.
+_AT_ONCE = 2**20
 
 
 def _likely(
@@ -114,11 +137,11 @@ def _likely(
     *,
     seen: Bool[Tensor, "B V"] | None,
     forbidden: Int[Tensor, " E"] | None,
-) -> tuple[Int[Tensor, "B C"], Float[Tensor, "B C"]] | None:
+) -> tuple[Int[Tensor, "B C"], Float[Tensor, "B C"], Bool[Tensor, " B"]] | None:
     """The tokens that top-k or top-p leaves, in the vocabulary's order, and their processed logits.
 
-    None if neither truncates, if most tokens are left, or more than were examined, or more are tied
-    at the edge.
+    Last the rows of which more are left than were examined, or are tied at the edge. None if
+    neither truncates, or most tokens are left.
     """
     if not generation.top_k and generation.top_p == 1.0:
         return None
@@ -129,19 +152,18 @@ def _likely(
     whole = processed_logits(logits, first, seen=seen, forbidden=forbidden)
     values, ids = whole.topk(count, dim=1)
     num_kept = torch.full_like(ids[:, :1], generation.top_k)
+    behind = torch.full_like(num_kept, count - 1)
     if not generation.top_k:
         # Kept is what comes before the nucleus is full; so the likeliest is, whatever top_p is.
         shares = (values - whole.double().logsumexp(dim=1, keepdim=True)).exp()
         before = shares.cumsum(dim=1) - shares
         num_kept = (before < generation.top_p).sum(dim=1, keepdim=True).clamp(min=1)
-    if bool((num_kept == count).any()):
-        return None
+        behind = num_kept.clamp(max=count - 1)
     floor = values.gather(1, num_kept - 1)
-    if bool(((values if generation.top_k else values.gather(1, num_kept))[:, -1:] == floor).any()):
-        return None
+    is_open = (values.gather(1, behind) == floor)[:, 0]
     values = values.masked_fill(values < floor, -torch.inf)
     ids, order = ids.sort(dim=1)
-    return ids, values.gather(1, order)
+    return ids, values.gather(1, order), is_open
 
 
 def draw_in_blocks(logits: Float[Tensor, "B V"], uniform: Float[Tensor, " B"]) -> Int[Tensor, " B"]:
