@@ -61,7 +61,13 @@ class PPO(Algorithm):
     # first words of the first one before the value head has learned to predict it. Clipped tokens
     # would stop after a fraction of a nat; the KL to the reference holds the attacker anyway.
     options_for_turns: ClassVar[Mapping[str, Any]] = MappingProxyType(
-        {"decay": 1.0, "turn_weights": "visits", "final_turn": "terminated", "surrogate": "cispo"}
+        {
+            "decay": 1.0,
+            "turn_weights": "visits",
+            "final_turn": "terminated",
+            "surrogate": "cispo",
+            "kl_coefficient": 0.02,
+        }
     )
     weighs_probes = True
 

@@ -23,7 +23,14 @@ from benchmarks.copies import copy_project, run_python
 from benchmarks.figures import in_percent
 from tasks.machine.tables import markdown
 
-ALGORITHMS = {"dpo": (), "grpo": ("training.algorithm.name=grpo", "training.lr=4e-4")}
+ALGORITHMS = {
+    "dpo": (),
+    "grpo": (
+        "training.algorithm.name=grpo",
+        "training.lr=4e-4",
+        "training.algorithm.options.kl_coefficient=0.05",
+    ),
+}
 """Changes of the preset, as its file names them."""
 CACHE = Path(".astra/chat")
 MODEL = Path("my/smollm2")

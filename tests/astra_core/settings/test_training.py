@@ -202,6 +202,7 @@ OF_TURNS = {
         "turn_weights": "visits",
         "final_turn": "terminated",
         "surrogate": "cispo",
+        "kl_coefficient": 0.02,
     },
 }
 
