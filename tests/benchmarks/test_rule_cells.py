@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks.measures.method import main
 from benchmarks.rule_cells import SHIPPED, RuleCell, ceiling, params_of, prompts_of_release
+from benchmarks.rule_family import RELEASE
 from benchmarks.rules import Condition, RuleTarget
 
 SAYS = Condition("says 'dog'", r".*\bdog\b", "dog")
@@ -57,7 +58,7 @@ def test_a_small_cell_is_trained_and_told(tmp_path, capsys):
     assert 0 == main([*asked, "--cache", str(tmp_path), "--set", *SMALL])
 
     assert "1 of 1 cells" in capsys.readouterr().out
-    (kept,) = tmp_path.glob("shipped_model-2-0-grpo-*-1.json")
+    (kept,) = tmp_path.glob(f"shipped_model-{RELEASE}-0-grpo-*-1.json")
     found = json.loads(kept.read_text())
     assert 2 == len(found["moves"])
     assert all(move["nats"] > 0.0 for move in found["moves"])
