@@ -77,9 +77,12 @@ Shuffle = Literal["trees", "steps"]
 
 
 # An option that is given another value than for turns, and the defaults that were chosen with it.
-_TOGETHER = {"kl": ("kl_estimator", "kl_coefficient")} | dict.fromkeys(
-    ("clip_low", "clip_high", "dual_clip"), ("surrogate",)
-)
+_TOGETHER = {
+    "kl": ("kl_estimator", "kl_coefficient"),
+    "clip_low": ("surrogate",),
+    "clip_high": ("surrogate",),
+    "dual_clip": ("surrogate",),
+}
 
 
 class AlgorithmChoice(Choice):
