@@ -1,11 +1,11 @@
-"""Main memory: its peak, and freed memory that a process keeps instead of returning it."""
+"""Main memory: its peak, freed memory that a process keeps, and pages of files that it drops."""
 
 import ctypes
 import os
 import re
 import resource
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -23,6 +23,16 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 _NEVER = -1
 # Less freed memory than this is not worth getting fresh pages for.
 _MUCH_FREED_MIB = 256
+# First and last address of what is mapped of a file and was not changed since; see proc(5).
+_MAPPINGS = Path("/proc/self/smaps")
+_UNWRITTEN = re.compile(
+    r"^(\w+)-(\w+) \S+ \S+ \S+ [1-9].*\n"
+    r"(?:[A-Z].*\n)*Anonymous: +0 kB\n(?:[A-Z].*\n)*Swap: +0 kB\n",
+    re.MULTILINE,
+)
+_DO_NOT_NEED = 4  # see madvise(2)
+# Fewer weights are not worth reading the kernel's table of mappings for.
+_MUCH_MAPPED_MIB = 64
 
 
 def peak_memory(
@@ -102,3 +112,21 @@ def return_freed_memory() -> None:
     tell.restype = _HeapFigures
     if tell().figures[8] > _MUCH_FREED_MIB * _MIB:
         trim(0)
+
+
+def drop_file_pages(weights: "Collection[torch.Tensor]") -> None:
+    """Lets go of pages that only repeat a file: weights that were mapped and of which copies serve.
+
+    They are mapped again when they are read, from the file's cache. A mapping with a page that was
+    written to stays, since that is in no file.
+    """
+    if sum(each.nbytes for each in weights) < _MUCH_MAPPED_MIB * _MIB or not _MAPPINGS.exists():
+        return
+    libc, page = ctypes.CDLL(None), os.sysconf("SC_PAGE_SIZE")
+    found = _UNWRITTEN.findall(_MAPPINGS.read_text())
+    mappings = [(int(low, 16), int(high, 16)) for low, high in found]
+    for each in weights:
+        start, end = each.data_ptr(), each.data_ptr() + each.nbytes
+        if any(low <= start and end <= high for low, high in mappings):
+            start, end = -(-start // page) * page, end // page * page
+            libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _DO_NOT_NEED)

@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from astra_core.engine.memory import drop_file_pages
 from astra_core.engine.products.linear_layers import linear_layers, matrix_of, replaced_forwards
 from astra_core.engine.products.rounding import rounding_error
 
@@ -51,6 +52,8 @@ def packed_linears(
     others = dict(_COPIES)
     try:
         forwards = {layer: _packed_forward(layer, dtype, is_packed=is_packed) for layer in layers}
+        if _COPIES.keys() != others.keys():
+            drop_file_pages([layer.weight for layer in layers])  # the copies serve meanwhile
         with replaced_forwards(forwards):
             yield
     finally:

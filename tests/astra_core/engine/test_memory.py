@@ -1,10 +1,13 @@
 import ctypes
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tiny_training import configured, trainer_of
 
 from astra_core.algorithms.dpo import DPO
@@ -228,3 +231,24 @@ def test_much_freed_memory_goes_back_and_little_is_kept(freed_mib):
     kept, returned = (float(word) for word in told.split())
     assert 0 == pytest.approx(kept, abs=5)
     assert (freed_mib if freed_mib == 400 else 0) == pytest.approx(returned, abs=40)
+
+
+def file_mib():
+    """What this process holds of mapped files."""
+    told = re.search(r"RssFile:\s*(\d+) kB", Path("/proc/self/status").read_text())
+    return int(told[1]) / 1024
+
+
+@ON_LINUX
+def test_weights_of_a_file_are_dropped_unless_they_were_changed(tmp_path):
+    save_file({"weight": torch.ones(80, 2**18)}, tmp_path / "model.safetensors")
+    own, changed = (load_file(tmp_path / "model.safetensors")["weight"] for _ in range(2))
+    changed[7] = 2.0
+    total = own.sum() + changed.sum()
+    before = file_mib()
+    memory.drop_file_pages([changed])
+
+    assert before == pytest.approx(file_mib(), abs=10)
+    memory.drop_file_pages([own])
+    assert 80 == pytest.approx(before - file_mib(), abs=10)
+    assert total == own.sum() + changed.sum()
