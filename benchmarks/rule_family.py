@@ -24,7 +24,7 @@ from benchmarks.rule_cells import SHIPPED, RuleCell, run_rule_cell
 from tasks.machine.tables import markdown
 
 CACHE = Path(".astra/rules")
-RELEASE = 3
+RELEASE = 4
 """Another number for each release."""
 SMALL = (
     "rollouts.num_prompts=32",

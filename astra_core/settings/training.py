@@ -130,6 +130,12 @@ class TrainingConfiguration(Section):
         1, description="Forward passes per optimiser update."
     )
     epochs_per_experience: Count = Field(1, description="Times each experience is learned from.")
+    max_update_share: Positive = Field(
+        1.0,
+        le=1.0,
+        description="Of an experience, for one update: with a sixteenth the few pairs of a rare "
+        "success move the attacker as far as many do.",
+    )
     shuffle: Shuffle = Field(
         "trees",
         description="What is shuffled: whole trees, read with their common context, or steps.",

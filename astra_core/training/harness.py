@@ -96,6 +96,7 @@ class Harness:
         staleness: How far ahead experience is collected, by an older attacker; None for not at all.
 
     Attributes:
+        max_update_share: Of an experience, for one update.
         ahead: Experiences collected ahead; None if the present attacker samples every one.
         watcher: The watcher of the Trainer that owns this harness; without one it counts its
             iterations itself.
@@ -119,6 +120,7 @@ class Harness:
         self._shuffle = shuffle
         self._batch_size = batch_size
         self._num_epochs = num_epochs
+        self.max_update_share = 1.0
         self._next_iteration = 0
         self.watcher: Watcher | None = None
         self._world = world or World()
@@ -130,7 +132,7 @@ class Harness:
         cls, config: TrainingConfiguration, sampler: Sampler, algorithm: Algorithm, *, world: World
     ) -> Self:
         """The harness of a run's configuration."""
-        return cls(
+        own = cls(
             sampler,
             algorithm,
             num_episodes=config.num_episodes_per_experience,
@@ -140,6 +142,8 @@ class Harness:
             world=world,
             staleness=config.staleness,
         )
+        own.max_update_share = config.max_update_share
+        return own
 
     def _ahead(self) -> Ahead | None:
         config, algorithm = self._staleness, self.algorithm
@@ -260,21 +264,35 @@ class Harness:
         """Every batch of every epoch; a watcher is notified of the first and of the end."""
         if self.watcher is not None:
             self.watcher.note_batches(experience)
+        size = self.update_size(experience, most=self._batch_size)
         for epoch in range(self._num_epochs):
-            yield from self.batches(experience, epoch=epoch, batch_size=self._batch_size)
+            yield from self.batches(experience, epoch=epoch, batch_size=size)
         if self.watcher is not None:
             self.watcher.note_end(experience)
 
-    def batches(self, experience: Experience, *, epoch: int, batch_size: int) -> Iterator[Batch]:
-        """The steps as micro-batches, reordered in each epoch; none is dropped."""
+    def update_size(self, experience: Experience, *, most: int) -> int:
+        """Steps that one update learns from: fewer where the experience has few."""
+        return min(most, max(1, math.ceil(len(experience.steps) * self.max_update_share)))
+
+    def batches(
+        self, experience: Experience, *, epoch: int, batch_size: int, update_size: int | None = None
+    ) -> Iterator[Batch]:
+        """The steps as micro-batches, reordered in each epoch; none is dropped.
+
+        ``update_size``: steps of one update, whose micro-batches hold no step of the next; None
+        for one micro-batch each.
+        """
         if self.watcher is not None:
             self.watcher.note_division(experience)
         key = derive_key(self.sampler.seed, "mini-batches", experience.iteration, epoch)
         groups = _trees(experience) if self._shuffle == "trees" else [[x] for x in experience.steps]
         mixed = generator(key).permutation(len(groups))
         order = [step for place in mixed for step in groups[place]]
-        for start in range(0, len(order), batch_size):
-            yield collate_steps(self.algorithm, order[start : start + batch_size])
+        size = update_size or batch_size
+        for start in range(0, len(order), size):
+            update = order[start : start + size]
+            for at in range(0, len(update), batch_size):
+                yield collate_steps(self.algorithm, update[at : at + batch_size])
 
 
 def _trees(experience: Experience) -> list[list[Any]]:

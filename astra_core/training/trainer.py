@@ -6,6 +6,7 @@ weight, so the result does not depend on the size and order of micro-batches or 
 window. A window never spans two policies.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -313,12 +314,14 @@ class Trainer:
 
     def windows(self, experience: Experience) -> Iterator[list[Batch]]:
         """Windows of micro-batches, one per update; a short last one is kept."""
-        size = self.config.gradient_accumulation_steps * self.world.size
+        rows = self.config.batch_size
+        most = rows * self.config.gradient_accumulation_steps * self.world.size
+        size = self.harness.update_size(experience, most=most)
         for epoch in range(self.config.epochs_per_experience):
             batches = self.harness.batches(
-                experience, epoch=epoch, batch_size=self.config.batch_size
+                experience, epoch=epoch, batch_size=rows, update_size=size
             )
-            while window := list(islice(batches, size)):
+            while window := list(islice(batches, math.ceil(size / rows))):
                 yield window
 
     def update(

@@ -51,6 +51,7 @@ class RunTraining(TrainingConfiguration):
     num_episodes_per_experience: Count = _default("num_episodes_per_experience", 16)
     batch_size: Count = _default("batch_size", 32)
     epochs_per_experience: Count = _default("epochs_per_experience", 3)
+    max_update_share: Positive = _default("max_update_share", 0.0625)
     lr: Positive = _default("lr", 3e-4)
     schedule: Choice = _default("schedule", _COSINE)
     warmup_steps: int = _default("warmup_steps", 1)

@@ -65,6 +65,7 @@ ELSEWHERE = {
     "num_episodes_per_experience": "training/test_trainer",
     "batch_size": "training/test_trainer",
     "epochs_per_experience": "training/test_trainer",
+    "max_update_share": "training/test_trainer",
     "lr": "training/test_trainer",
     "optimizer": "training/test_trainer",
     "schedule": "training/test_trainer",

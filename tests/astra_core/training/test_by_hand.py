@@ -98,6 +98,7 @@ def test_a_named_iteration_is_reported_too(trainer):
     [
         {"max_grad_norm": 1e-3, "optimizer": "sgd"},
         {"parts": {"all": {"pattern": "layers", "active": "never"}}},
+        {"max_update_share": 0.2},
     ],
 )
 def test_clipping_and_frozen_parts_hold_by_hand_too(changes):
