@@ -318,10 +318,8 @@ class Trainer:
         most = rows * self.config.gradient_accumulation_steps * self.world.size
         size = self.harness.update_size(experience, most=most)
         for epoch in range(self.config.epochs_per_experience):
-            batches = self.harness.batches(
-                experience, epoch=epoch, batch_size=rows, update_size=size
-            )
-            while window := list(islice(batches, math.ceil(size / rows))):
+            own = self.harness.batches(experience, epoch=epoch, batch_size=rows, update_size=size)
+            while window := list(islice(own, math.ceil(size / rows))):
                 yield window
 
     def update(

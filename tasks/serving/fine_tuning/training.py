@@ -204,6 +204,7 @@ def on_examples(
         "batch_size": batch_size,
         "gradient_accumulation_steps": 1,
         "epochs_per_experience": 1,
+        "max_update_share": 1.0,
         "lr": lr,
         "warmup_steps": min(base.warmup_steps, steps // 10),
         "agents": {},

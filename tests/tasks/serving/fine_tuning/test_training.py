@@ -97,9 +97,12 @@ def test_what_a_user_can_fix_is_the_jobs_error(tmp_path):
 
 def test_the_settings_of_a_job_are_those_of_its_training():
     hyper = {"n_epochs": 2, "batch_size": 4, "learning_rate_multiplier": 0.5}
-    config = training_of({"hyperparameters": hyper, "training": {"lr": 0.02}}, [None] * 9)
+    own = {"lr": 0.02, "max_update_share": 0.1}
+    config = training_of({"hyperparameters": hyper, "training": own}, [None] * 9)
 
     assert (5, 4, 0.01) == (config.training_steps, config.batch_size, config.lr)
+    # A batch is one update, whatever an attacker's experience is divided into.
+    assert 1.0 == config.max_update_share
     assert "expert_iteration" == config.algorithm.name
     with_beta = {"hyperparameters": {**hyper, "beta": 0.3}, "training": {}}
     assert {"beta": 0.3} == training_of(with_beta, [None] * 9).algorithm.options
