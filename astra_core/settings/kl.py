@@ -16,11 +16,6 @@ class KLConfiguration(Section):
         description="An update whose own pass finds the attacker this far from where the "
         "experience began is left out, and with it the rest of the experience; null never.",
     )
-    target_per_experience_nats: Positive | None = Field(
-        None,
-        description="Movement of one experience that the learning rate is adapted to, from "
-        "experience to experience; null leaves the rate as the schedule has it.",
-    )
     warn_per_experience_nats: Positive | None = Field(
         10.0,
         description="An experience that moves the attacker further is named at the end of the "

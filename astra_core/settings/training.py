@@ -213,17 +213,6 @@ class TrainingConfiguration(Section):
         return self
 
     @model_validator(mode="after")
-    def _a_target_is_of_one_experience(self) -> Self:
-        is_measured = not self.staleness.max_versions or self.staleness.correction != "none"
-        if self.kl.target_per_experience_nats is not None and not is_measured:
-            msg = (
-                "kl.target_per_experience_nats must be null when staleness.correction is 'none': "
-                "what is measured is then the movement of several experiences"
-            )
-            raise ValueError(msg)
-        return self
-
-    @model_validator(mode="after")
     def _a_correction_has_something_to_correct(self) -> Self:
         samples_here = self.trainer.name == "trainer"
         if samples_here and not self.staleness.max_versions and self.staleness.correction != "none":

@@ -32,7 +32,6 @@ class Learner:
     """Moves weights in groups with one rate and one timetable each.
 
     Attributes:
-        lr_factor: Factor of the schedule's rates in each update; see ``training.kl``.
         metric: The figure of an evaluation that the schedule follows; None if it follows steps.
 
     ``name``: the agent's name; empty if there is only one attacker.
@@ -65,28 +64,13 @@ class Learner:
         self.schedule_name = config.schedule.name
         self.metric = followed_figure(self._mover)
         self._active_groups: list[dict[str, Any]] = list(self.optimizer.param_groups)
-        self.lr_factor = 1.0
-        self._scheduled: list[Any] = []
         self._own_rates = self._rates()
         self._has_moved = False
-        self.optimizer.register_step_pre_hook(self._scale)
-        self.optimizer.register_step_post_hook(self._restore)
 
     @property
     def lr(self) -> float:
         """The learning rate of the first group."""
-        return float(self.optimizer.param_groups[0]["lr"]) * self.lr_factor
-
-    def _scale(self, *_: Any) -> None:
-        """Multiplies the rates for one update; the schedule sees only its own rates."""
-        groups = self.optimizer.param_groups
-        self._scheduled = [] if self.lr_factor == 1.0 else [group["lr"] for group in groups]
-        for group, lr in zip(groups, self._scheduled, strict=False):
-            group["lr"] = lr * self.lr_factor
-
-    def _restore(self, *_: Any) -> None:
-        for group, lr in zip(self.optimizer.param_groups, self._scheduled, strict=False):
-            group["lr"] = lr
+        return float(self.optimizer.param_groups[0]["lr"])
 
     def active(self) -> list[Parameter]:
         """The weights that the present training step moves."""

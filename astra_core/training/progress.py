@@ -72,8 +72,6 @@ class Move:
     nats: float
     k1_nats: float
     is_cut: bool = False
-    lr_factor: float = 1.0
-    next_lr_factor: float = 1.0
 
     def figures(self) -> dict[str, float]:
         """The figures for the log, with the last update of the experience."""
@@ -81,7 +79,6 @@ class Move:
             "train/experience_nats": self.nats,
             "train/experience_k1_nats": self.k1_nats,
             "train/is_cut": float(self.is_cut),
-            "train/lr_factor": self.lr_factor,
         }
 
 
@@ -138,7 +135,8 @@ class Progress:
         """The progress of a ``record``; other keys are ignored."""
         known = {each.name for each in fields(cls)} & record.keys()
         points = [EvaluationPoint(**point) for point in record["evaluations"]]
-        moves = [Move(**move) for move in record.get("moves", ())]
+        own = [each.name for each in fields(Move)]
+        moves = [Move(*(move[name] for name in own)) for move in record.get("moves", ())]
         plain = {name: record[name] for name in known}
         return cls(**{**plain, "evaluations": points, "moves": moves})
 

@@ -31,7 +31,7 @@ from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.distribution.distributed import World
 from astra_core.training.harness import Experience, Harness
 from astra_core.training.learner import make_trainable
-from astra_core.training.optimization.kl_control import closed_move, present_factor
+from astra_core.training.optimization.kl_control import closed_move
 from astra_core.training.progress import (
     EvaluationPoint,
     Progress,
@@ -290,20 +290,13 @@ class Trainer:
             yield replace(last, timings=timings, metrics=metrics)
 
     def _close(self, experience: Experience) -> None:
-        """Measures how far an experience moved the attacker, and adapts the rate to it."""
-        move = closed_move(
-            self.config.kl,
-            self.sampler.system,
-            experience,
-            moves=self.progress.moves,
-            is_cut=self._is_cut,
-            world=self.world,
-        )
+        """Measures how far an experience moved the attacker."""
+        system, is_cut = self.sampler.system, self._is_cut
+        move = closed_move(system, experience, is_cut=is_cut, world=self.world)
         self.progress.moves.append(move)
 
     def _note(self, experience: Experience) -> None:
         self._is_cut = False
-        self.updates.scale_rates(present_factor(self.progress.moves))
         self.progress.note(experience.metrics, is_empty=not experience.steps)
         self.ending.stopping.note(experience.metrics)
 

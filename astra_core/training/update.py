@@ -187,11 +187,6 @@ class Updates:
             is_cut=is_cut,
         )
 
-    def scale_rates(self, factor: float) -> None:
-        """Multiplies the rates of the updates that follow."""
-        for learner in self.learners:
-            learner.lr_factor = factor
-
     def move_schedule(self) -> None:
         """Sets the rate of the next training step."""
         for learner in self.learners:

@@ -14,7 +14,6 @@ from typing import Any
 
 from astra_core.config import Section, SystemConfiguration, TrainingConfiguration
 from astra_core.models.language_model import LanguageModel
-from astra_core.training.optimization.kl_control import present_factor
 from astra_core.training.progress import StepReport
 from astra_core.training.staged import TrainerStage
 from astra_core.training.update import Update
@@ -138,7 +137,6 @@ class RemoteTrainer(ServiceTrainer):
 
     def _stream(self, iteration: int) -> Iterator[StepReport]:
         """One update, of parts that the service learns from while the next is sampled."""
-        self.updates.scale_rates(present_factor(self.progress.moves))
         num_parts = self.options.stream_minibatches or 1
         stream = StreamedExperience(
             self.harness,

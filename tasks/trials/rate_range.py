@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from astra_core.training.trainer import Trainer
 
 TARGET_NATS = 4.0
-"""Allowed movement if params.yaml names none: that of the default run's first experience."""
+"""Allowed movement if none is named: that of the default run's first experience."""
 _HEADER = f"{'rate':>9} {'moved':>8} {'reward':>8} {'score':>7} {'NLL':>6}  (nats, after it)"
 
 
@@ -87,13 +87,13 @@ def run_rate_range(
 ) -> float | None:
     """Tries each rate, prints a table and the suggestion, and returns that.
 
-    ``target``: allowed movement in nats; None for that of params.yaml, or 4.
+    ``target``: allowed movement in nats; None for 4.
 
     Raises ConfigurationError if params.yaml cannot be used, DataError if the stages before training
     have not run, TrainingError if there is nothing to learn from.
     """
     files = ready_to_try(params)
-    wanted = target or params.training.kl.target_per_experience_nats or TARGET_NATS
+    wanted = target or TARGET_NATS
     with libraries_to(Path(os.devnull)), TemporaryDirectory() as scratch:
         own = sections_for(TrainingParams, params)
         outcomes: list[Outcome] = []

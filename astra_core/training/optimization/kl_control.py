@@ -3,12 +3,10 @@
 A pass over a window shows how far its probes are from the policy that sampled them: beyond
 ``training.kl.max_per_experience_nats`` its update is left out, and so is the rest of the experience
 (the trust region of PPO's early stopping). After an experience is learned, up to 64 of its probes
-are read again, which includes the last update: that is the movement in warnings, to which
-``training.kl.target_per_experience_nats`` adapts the learning rate.
+are read again, which includes the last update: that is the movement in warnings.
 """
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -27,11 +25,6 @@ if TYPE_CHECKING:
 
 MEASURED_PROBES = 64
 """Probes that are read again after an experience, about one percent of the cost of learning."""
-BAND = 1.5
-"""A movement between the target over and times this leaves the rate alone (arXiv:1707.06347)."""
-MOST_AT_ONCE = 2.0
-"""Largest factor by which the rate changes from one experience to the next."""
-LOWEST_FACTOR, HIGHEST_FACTOR = 1.0 / 64.0, 8.0
 
 
 def is_beyond(config: KLConfiguration, figures: Mapping[str, float]) -> bool:
@@ -40,51 +33,14 @@ def is_beyond(config: KLConfiguration, figures: Mapping[str, float]) -> bool:
     return limit is not None and figures.get(K3, 0.0) > limit
 
 
-def present_factor(moves: Sequence[Move]) -> float:
-    """The present factor of learning rates."""
-    return moves[-1].next_lr_factor if moves else 1.0
-
-
-def adapted_factor(factor: float, nats: float, target: float | None) -> float:
-    """The factor of the next experience, after one with this movement.
-
-    The divergence grows with the square of a small step, so the rate is multiplied by the root of
-    ``target / nats``, at most doubled or halved, and only outside the band in which adaptive PPO
-    leaves its coefficient alone.
-
-    Args:
-        factor: The present factor.
-        nats: The movement of the experience.
-        target: The wanted movement; None keeps the factor.
-
-    Source:
-        Schulman et al., arXiv:1707.06347, section 4, on the learning rate instead of the penalty.
-    """
-    if target is None or not math.isfinite(nats) or target / BAND <= nats <= target * BAND:
-        return factor
-    change = math.sqrt(target / nats) if nats > 0.0 else MOST_AT_ONCE
-    change = min(max(change, 1.0 / MOST_AT_ONCE), MOST_AT_ONCE)
-    return min(max(factor * change, LOWEST_FACTOR), HIGHEST_FACTOR)
-
-
-def closed_move(
-    config: KLConfiguration,
-    system: System,
-    experience: "Experience",
-    *,
-    moves: Sequence[Move],
-    is_cut: bool,
-    world: "World",
-) -> Move:
-    """The movement of an experience that was just learned, and the factor of the next one.
+def closed_move(system: System, experience: "Experience", *, is_cut: bool, world: "World") -> Move:
+    """The movement of an experience that was just learned.
 
     Several processes all use the measurement of the first one.
     """
     told = world.first_says(json.dumps(moved_nats(system, experience.graphs)))
     nats, k1_nats = json.loads(told)
-    factor = present_factor(moves)
-    wanted = adapted_factor(factor, nats, config.target_per_experience_nats)
-    return Move(experience.iteration + 1, nats, k1_nats, is_cut, factor, wanted)
+    return Move(experience.iteration + 1, nats, k1_nats, is_cut)
 
 
 def moved_nats(system: System, graphs: Sequence[Graph]) -> tuple[float, float]:

@@ -9,7 +9,6 @@ def test_no_experience_moves_far_unnoticed_by_default():
     config = KLConfiguration()
 
     assert config.max_per_experience_nats <= config.warn_per_experience_nats < 30.0
-    assert config.target_per_experience_nats is None
 
 
 @each_row("name", KLConfiguration.model_fields)

@@ -29,12 +29,3 @@ def test_a_correction_needs_an_older_attacker_or_another_engine():
         TrainingConfiguration.read(own, where="training")
     served = TrainingConfiguration.read({**own, "trainer": {"name": "vllm"}}, where="training")
     assert "token" == served.staleness.correction
-
-
-def test_the_rate_is_not_adapted_to_the_movement_of_several_experiences():
-    stale = {"staleness": {"max_versions": 1}, "kl": {"target_per_experience_nats": 2.0}}
-
-    with pytest.raises(ConfigurationError, match=r"target_per_experience_nats must be null"):
-        TrainingConfiguration.read(stale, where="training")
-    stale["staleness"]["correction"] = "token"
-    assert TrainingConfiguration.read(stale, where="training").staleness.max_versions == 1

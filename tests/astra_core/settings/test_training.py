@@ -49,7 +49,6 @@ EFFECTS = {
     "lora.alpha": (lora(), lora(alpha=1.0)),
     "lora.target_modules": (lora(), lora(target_modules=["v_proj"])),
     "kl.max_per_experience_nats": ({}, {"kl": {"max_per_experience_nats": 1e-6}}),
-    "kl.target_per_experience_nats": ({}, {"kl": {"target_per_experience_nats": 1e-3}}),
     "early_stopping.min_delta": (KL, {**KL, "early_stopping": {"min_delta": 1e6}}),
     "dump_steps": ({}, {"dump_steps": [1]}),
     "algorithm.defaults": (

@@ -119,7 +119,7 @@ def _told(report):
     """But for what the usual loop adds when an experience is over: a loop of one's own is not told
     that, and finds it in ``progress.moves``, which is compared.
     """
-    late = ("experience_nats", "experience_k1_nats", "is_cut", "lr_factor")
+    late = ("experience_nats", "experience_k1_nats", "is_cut")
     return {
         name: value
         for name, value in report.row().items()

@@ -150,6 +150,14 @@ def test_a_warning_names_the_farthest_experience():
     assert progress == Progress.of(progress.record())
 
 
+def test_a_move_of_an_older_checkpoint_is_read():
+    progress = Progress(moves=[Move(1, 4.0, 4.0)])
+    record = progress.record()
+    record["moves"][0]["lr_factor"] = 1.0
+
+    assert progress == Progress.of(record)
+
+
 def test_the_first_signal_that_is_known_is_kept():
     progress = Progress()
     for signal in ({}, {"rollout/reply_signal": 0.1}, {"rollout/reply_signal": 0.9}):

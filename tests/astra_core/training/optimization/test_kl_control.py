@@ -1,18 +1,11 @@
-import math
 from dataclasses import replace
 
 import pytest
 import torch
-from each_row import each_row, wide_but
+from each_row import wide_but
 from tiny_training import choice, configured, trainer_of, weights_of
 
-from astra_core.training.optimization.kl_control import (
-    HIGHEST_FACTOR,
-    LOWEST_FACTOR,
-    adapted_factor,
-    moved_nats,
-    spread,
-)
+from astra_core.training.optimization.kl_control import moved_nats, spread
 
 ALGORITHMS = (
     *("dpo", "trajectory_balance", "sft", "reinforce", "rloo", "grpo", "ppo"),
@@ -101,36 +94,6 @@ def test_micro_batches_do_not_change_what_is_left_out():
 
 
 @pytest.mark.real
-def test_a_resumed_run_continues_with_the_rate_it_had(tmp_path):
-    kl = {"kl": {"target_per_experience_nats": 1e-3, "max_per_experience_nats": 0.5}}
-    whole, _ = run(tmp_path / "whole", training_steps=4, **kl)
-    config = configured(**{**LONG, **kl, "training_steps": 4})
-    first = trainer_of(config, tmp_path / "parts", is_evaluated=False)
-    next(report for report in first.steps() if report.training_step == 3)
-    again = trainer_of(config, tmp_path / "parts", is_evaluated=False)
-
-    assert again.resume()
-    assert again.progress.training_step < 4
-    assert again.progress.moves[-1].next_lr_factor < 1.0
-    list(again.steps())
-
-    assert whole.progress.moves == again.progress.moves
-    assert weights_of(whole) == weights_of(again)
-
-
-@pytest.mark.real
-def test_the_rate_follows_the_target_and_the_schedule_keeps_its_own():
-    trainer, reports = run(kl={"target_per_experience_nats": 1e-3}, training_steps=4)
-
-    moves = trainer.progress.moves
-    rates = {report.training_step: report.lr for report in reports}
-    assert [0.05 * move.lr_factor for move in moves] == pytest.approx([*rates.values()])
-    assert 0.125 == moves[-1].lr_factor
-    assert moves[-1].nats < moves[0].nats
-    assert {0.05} == {group["lr"] for group in trainer.optimizer.param_groups}
-
-
-@pytest.mark.real
 def test_a_loop_by_hand_is_watched_and_held_too():
     trainer = trainer_of(
         configured(**LONG, kl={"max_per_experience_nats": 1e-3}), is_evaluated=False
@@ -163,25 +126,6 @@ def test_nothing_is_measured_of_failed_or_unknown_probes():
     )
     here, _ = moved_nats(trainer.sampler.system, [graph])
     assert here == pytest.approx(0.0, abs=1e-6)
-
-
-@each_row(
-    ("factor", "nats", "target", "expected"),
-    [
-        (1.0, 5.0, None, 1.0),
-        (1.0, 2.9, 2.0, 1.0),
-        (1.0, 1.4, 2.0, 1.0),
-        (1.0, 4.5, 2.0, math.sqrt(2.0 / 4.5)),
-        (1.0, 50.0, 2.0, 0.5),
-        (0.5, 0.01, 2.0, 1.0),
-        (0.5, 0.0, 2.0, 1.0),
-        (LOWEST_FACTOR, 50.0, 2.0, LOWEST_FACTOR),
-        (HIGHEST_FACTOR, 0.1, 2.0, HIGHEST_FACTOR),
-        (0.7, math.nan, 2.0, 0.7),
-    ],
-)
-def test_the_rate_changes_by_the_root_of_what_is_missing(factor, nats, target, expected):
-    assert expected == pytest.approx(adapted_factor(factor, nats, target))
 
 
 def test_places_are_spread_over_all():
