@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
 
 from astra_core.engine.cache.stems import Shared
 from astra_core.engine.carrier import load_of
@@ -67,16 +68,22 @@ def attention(  # noqa: PLR0917  # transformers gives them by position
             raise NotImplementedError(msg)
         return _attend(query, key, value, mask=attention_mask, scale=scale, shared=shared), None
     if query.shape[2] != 1 or not is_plain:
-        whole = partial(sdpa_attention_forward, module, scaling=scaling, **options)
+        shares_heads = is_plain and attention_mask is not None and query.device.type == "cpu"
+
+        grouped = partial(scaled_dot_product_attention, scale=scale, enable_gqa=True)
+
+        def whole(*own: Any) -> Tensor:
+            if not shares_heads:
+                found: Tensor = sdpa_attention_forward(module, *own, scaling=scaling, **options)[0]
+                return found
+            # For a mask transformers copies keys and values for every head that shares them.
+            return grouped(*own).transpose(1, 2)
+
         blocks = load_of(attention_mask, Blocks)
-        if blocks is not None and is_plain:
-            with _repeatable(query, attention_mask):
-                return by_blocks(
-                    lambda *own: whole(*own)[0], query, key=key, value=value, blocks=blocks
-                ), None
         with _repeatable(query, attention_mask):
-            found: tuple[Tensor, None] = whole(query, key, value, attention_mask)
-        return found
+            if blocks is not None and is_plain:
+                return by_blocks(whole, query, key=key, value=value, blocks=blocks), None
+            return whole(query, key, value, attention_mask), None
     return _single_query(query, key, value, mask=attention_mask, scale=scale), None
 
 

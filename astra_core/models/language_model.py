@@ -16,7 +16,11 @@ from astra_core.engine.logprobs import token_logprobs
 from astra_core.engine.machine import Machine
 from astra_core.engine.memory import return_freed_memory
 from astra_core.engine.plan import Plan
-from astra_core.engine.products.norms import use_fused_gelu, use_fused_norms
+from astra_core.engine.products.fused_layers import (
+    use_fused_gelu,
+    use_fused_norms,
+    use_gated_products,
+)
 from astra_core.engine.steps.stepper import Stepper
 from astra_core.engine.talking_copy import TalkingCopy
 from astra_core.files import record_digest
@@ -59,6 +63,8 @@ class LanguageModel:
         use_fused_gelu(self.model)
         if self.model.device.type == "cuda":
             use_fused_norms(self.model)
+        else:
+            use_gated_products(self.model)
         self.tokenizer = tokenizer
         self.separator_ids = separator_ids_of(tokenizer, separator)
         self.plan = Plan.of(self.model, machine)
@@ -96,6 +102,7 @@ class LanguageModel:
         Raises:
             ConfigurationError: The folder does not hold a causal LM that transformers can load.
         """
+        return_freed_memory()  # weights and passes of models before
         base = base_among(beside, Path(folder))
         model, tokenizer = load_pretrained(folder, dtype=dtype, device_map=device_map, weights=base)
         if base is not None:

@@ -23,6 +23,7 @@ STANDARD = {
         "compilation",
         "distribution",
         "early",
+        "fused",
         "head",
     ),
     *(

@@ -56,6 +56,15 @@ def test_attention_is_that_of_transformers(queries, groups, scaling, kind):
     torch.testing.assert_close(expected, found, rtol=1e-4, atol=1e-5)
 
 
+def test_heads_that_share_keys_keep_one_copy_of_them_for_the_gradient():
+    own, kept = [tensor.requires_grad_() for tensor in states(4, groups=2, queries=4, keys=6)], []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
+        attention(MODULE, *own, lower(4, 6, kind=float))
+
+    assert 2 == sum((3, 2, 6, 8) == tensor.shape for tensor in kept)
+    assert not [tensor for tensor in kept if tensor.shape == (3, 4, 6, 8)]
+
+
 def test_dropout_is_not_forgotten():
     module = torch.nn.Module()
     module.num_key_value_groups = 1
@@ -67,13 +76,14 @@ def test_dropout_is_not_forgotten():
     assert not torch.allclose(found, kept)
 
 
-def test_gradients_are_those_of_transformers():
+@each_row("queries", [1, 4])
+def test_gradients_are_those_of_transformers(queries):
     module = torch.nn.Module()
     module.num_key_value_groups = 2
     found = []
     for forward in (theirs(), attention):
-        own = [tensor.requires_grad_() for tensor in states(4, groups=2, queries=1, keys=6)]
-        forward(module, *own, lower(1, 6, kind=float))[0].square().sum().backward()
+        own = [tensor.requires_grad_() for tensor in states(4, groups=2, queries=queries, keys=6)]
+        forward(module, *own, lower(queries, 6, kind=float))[0].square().sum().backward()
         found.append([tensor.grad for tensor in own])
 
     for expected, gradient in zip(*found, strict=True):

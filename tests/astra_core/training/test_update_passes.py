@@ -21,7 +21,8 @@ class Watching(TwoWeights):
         modules = list(self.system.attacker.model.modules())
         is_cast = torch.is_autocast_enabled("cpu")
         self.dtype = torch.get_autocast_dtype("cpu") if is_cast else torch.float32
-        self.is_routed = any("forward" in vars(module) for module in modules)
+        layers = [module for module in modules if isinstance(module, torch.nn.Linear)]
+        self.is_routed = any("forward" in vars(layer) for layer in layers)
         self.is_recomputed = any(module.training for module in modules)
         return super().step(batch)
 

@@ -1,9 +1,17 @@
+import copy
+
 import torch
 import transformers
 from each_row import each_row
 from tiny_architectures import tiny_model
 
-from astra_core.engine.products.norms import FusedNorm, use_fused_gelu, use_fused_norms
+from astra_core.engine.products.fused_layers import (
+    FusedNorm,
+    _GatedProduct,
+    use_fused_gelu,
+    use_fused_norms,
+    use_gated_products,
+)
 
 
 # Gemma adds one to the weight, and GPT-2 subtracts the mean.
@@ -59,3 +67,33 @@ def test_use_fused_gelu_leaves_other_activations_alone():
     )
 
     assert use_fused_gelu(model) == 0
+
+
+# Gemma gates with a gelu, and GPT-2 has no gate.
+@each_row(("name", "expected"), [("llama grouped", 2), ("qwen3", 2), ("gemma3", 0), ("gpt2", 0)])
+def test_a_gated_product_keeps_less_and_gives_the_same(name, expected):
+    model, ids = tiny_model(name), torch.tensor([[1, 2, 3, 4]])
+    before = logits_and_gradients(model, ids)
+
+    assert expected == use_gated_products(model)
+    assert 0 == use_gated_products(model)
+    after = logits_and_gradients(copy.deepcopy(model), ids)
+    assert torch.equal(before[0], after[0])
+    assert (expected == 0) == (before[2] == after[2])
+    assert after[2] <= before[2]
+    for own, other in zip(before[1], after[1], strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-6)
+
+
+def logits_and_gradients(model, ids):
+    """Also the number of tensors that are kept for the gradient."""
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
+        logits = model(ids).logits
+    return logits, torch.autograd.grad(logits.square().sum(), [*model.parameters()]), len(kept)
+
+
+def test_the_gradient_of_a_gated_product_has_a_gradient():
+    states = torch.linspace(-2.0, 2.0, 6, dtype=torch.float64).view(2, 3).requires_grad_()
+
+    assert torch.autograd.gradgradcheck(_GatedProduct.apply, (states, states.detach() + 1.0))
