@@ -17,4 +17,7 @@ while [ -z "$python" ] && [ "$folder" != / ]; do
   fi
   folder=$(dirname "$folder")
 done
+# Tensors are aligned, and glibc keeps the few bytes beside one for small objects: freed, its block
+# holds no tensor of the same size, and the process grows. Without these two it takes up to half.
+export GLIBC_TUNABLES="${GLIBC_TUNABLES:-glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0}"
 exec "${python:-python3}" -m tasks "$@"

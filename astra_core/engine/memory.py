@@ -83,10 +83,10 @@ def keep_freed_memory() -> bool:
 
     Returns:
         True when it has an effect; False where the C library is another one, or where the
-        environment sets up the allocator already (``MALLOC_*`` or ``GLIBC_TUNABLES``).
+        environment says what is returned (``MALLOC_*``, or such a one of ``GLIBC_TUNABLES``).
     """
     names = {name for name in os.environ if name.startswith("MALLOC_")}
-    if names or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", ""):
+    if names or re.search("mmap|trim", os.environ.get("GLIBC_TUNABLES", "")):
         return False
     tell = getattr(ctypes.CDLL(None), "mallopt", None)
     return tell is not None and all(

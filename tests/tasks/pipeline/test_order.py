@@ -237,6 +237,23 @@ def test_the_script_passes_over_an_environment_of_another_project(tmp_path):
     assert "local -m tasks prompts\n" == done.stdout
 
 
+@each_row("own", ["", "glibc.malloc.check=1"])
+def test_the_script_lets_freed_blocks_join_unless_the_caller_sets_up_the_allocator(tmp_path, own):
+    interpreter = _interpreter(tmp_path, "named")
+    interpreter.write_text('#!/bin/sh\necho "$GLIBC_TUNABLES"\n')
+    environment = {"PATH": os.defpath, "ASTRA_PYTHON": str(interpreter), "GLIBC_TUNABLES": own}
+    done = subprocess.run(
+        ["sh", ROOT / "tasks" / "stage.sh", "prompts"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    ours = "glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0"
+    assert f"{own or ours}\n" == done.stdout
+
+
 def test_files_that_params_name_are_watched_by_dvc(tmp_path):
     prompts, model = tmp_path / "mine.txt", tmp_path / "model"
     source = {"source": "folder", "path": str(model)}
