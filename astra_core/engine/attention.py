@@ -69,7 +69,6 @@ def attention(  # noqa: PLR0917  # transformers gives them by position
         return _attend(query, key, value, mask=attention_mask, scale=scale, shared=shared), None
     if query.shape[2] != 1 or not is_plain:
         shares_heads = is_plain and attention_mask is not None and query.device.type == "cpu"
-
         grouped = partial(scaled_dot_product_attention, scale=scale, enable_gqa=True)
 
         def whole(*own: Any) -> Tensor:

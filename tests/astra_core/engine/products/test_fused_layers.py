@@ -85,6 +85,21 @@ def test_a_gated_product_keeps_less_and_gives_the_same(name, expected):
         torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-6)
 
 
+def test_a_gate_with_a_limit_is_left_alone():
+    model = tiny_model("llama grouped")
+    kind = type(model.base_model.layers[0].mlp)
+
+    class Limited(kind):
+        def forward(self, states):
+            gate = self.gate_proj(states).clamp(max=7.0)
+            return self.down_proj(self.act_fn(gate) * self.up_proj(states))
+
+    model.base_model.layers[0].mlp.__class__ = Limited
+
+    assert 1 == use_gated_products(model)
+    assert "forward" not in vars(model.base_model.layers[0].mlp)
+
+
 def logits_and_gradients(model, ids):
     """Also the number of tensors that are kept for the gradient."""
     kept = []
