@@ -31,7 +31,7 @@ from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.distribution.distributed import World
 from astra_core.training.harness import Experience, Harness
 from astra_core.training.learner import make_trainable
-from astra_core.training.optimization.kl_control import closed_move
+from astra_core.training.optimization.kl_control import measure_move
 from astra_core.training.progress import (
     EvaluationPoint,
     Progress,
@@ -292,7 +292,7 @@ class Trainer:
     def _close(self, experience: Experience) -> None:
         """Measures how far an experience moved the attacker."""
         system, is_cut = self.sampler.system, self._is_cut
-        move = closed_move(system, experience, is_cut=is_cut, world=self.world)
+        move = measure_move(system, experience, is_cut=is_cut, world=self.world)
         self.progress.moves.append(move)
 
     def _note(self, experience: Experience) -> None:

@@ -75,8 +75,7 @@ class _GatedProduct(torch.autograd.Function):
         return torch.nn.functional.silu(gate) * up
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        del output
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], _output: Tensor) -> None:
         ctx.save_for_backward(*inputs)
 
     @staticmethod
@@ -90,7 +89,7 @@ class _GatedProduct(torch.autograd.Function):
         return of_gate, gradient * torch.nn.functional.silu(gate)
 
 
-def _gated(self: Any, states: Float[Tensor, "*B H"]) -> Float[Tensor, "*B H"]:
+def _feed_forward(self: Any, states: Float[Tensor, "*B H"]) -> Float[Tensor, "*B H"]:
     inner = _GatedProduct.apply(self.gate_proj(states), self.up_proj(states))  # type: ignore[no-untyped-call]
     found: Tensor = self.down_proj(inner)
     return found
@@ -102,13 +101,14 @@ def use_gated_products(model: Any) -> int:
 
     Of a Llama's activations that are kept for the gradient this is one eighth.
     """
-    found = [module for module in model.modules() if _has_gate(module)]
+    layers = [module for module in model.modules() if _has_gate(module)]
     # Layers of one class compute the same, and to ask each would read all of a large model.
-    alike = {kind for kind, own in {type(own): own for own in found}.items() if _is_gated(own)}
-    own = [module for module in found if type(module) in alike]
-    for module in own:
-        module.forward = MethodType(_gated, module)
-    return len(own)
+    examples = {type(layer): layer for layer in layers}
+    alike = {kind for kind, layer in examples.items() if _is_gated(layer)}
+    found = [layer for layer in layers if type(layer) in alike]
+    for layer in found:
+        layer.forward = MethodType(_feed_forward, layer)
+    return len(found)
 
 
 def _has_gate(module: Any) -> bool:
@@ -122,4 +122,4 @@ def _is_gated(module: Any) -> bool:
     numbers = torch.Generator().manual_seed(0)
     states = torch.randn(2, weight.shape[1], generator=numbers).to(weight)
     states[1] *= 1e3  # another layer may limit them
-    return not weight.is_meta and torch.equal(module(states), _gated(module, states))
+    return not weight.is_meta and torch.equal(module(states), _feed_forward(module, states))

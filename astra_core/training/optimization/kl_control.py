@@ -33,7 +33,7 @@ def is_beyond(config: KLConfiguration, figures: Mapping[str, float]) -> bool:
     return limit is not None and figures.get(K3, 0.0) > limit
 
 
-def closed_move(system: System, experience: "Experience", *, is_cut: bool, world: "World") -> Move:
+def measure_move(system: System, experience: "Experience", *, is_cut: bool, world: "World") -> Move:
     """The movement of an experience that was just learned.
 
     Several processes all use the measurement of the first one.
