@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from astra_core.config import TransferConfiguration
 from astra_core.files import record_digest
 from astra_core.metrics.statistics import paired_gain, rate_interval
+from astra_core.registry import build
 from tasks.figures.examination import Examiner
 from tasks.records.evaluation import Transfer
 
@@ -19,14 +20,16 @@ if TYPE_CHECKING:
 
 
 def transfers(
-    trained: "Evaluation", untrained: "Evaluation", *, examiner: Examiner
+    trained: "Evaluation", untrained: "Evaluation", *, examiner: Examiner, system: "System"
 ) -> dict[str, Transfer]:
     """Success of both attackers' first turns against each target of ``evaluation.transfer``.
+
+    ``system``: the System whose target the others are variants of.
 
     Raises BudgetError or TargetError if a target answers no more.
     """
     return {
-        name: _transfer(trained, untrained, other, examiner=examiner)
+        name: _transfer(trained, untrained, other, examiner=examiner, system=system)
         for name, other in examiner.params.evaluation.transfer.items()
     }
 
@@ -56,12 +59,10 @@ def _transfer(
     other: TransferConfiguration,
     *,
     examiner: Examiner,
+    system: "System",
 ) -> Transfer:
-    own = examiner.params.system
-    told = own.model_copy(update={"target": other.target_of(own.target)})
-    params = replace(examiner.params, system=told)
-    system = params.load(examiner.base)
-    account = record_digest([other.model_dump(mode="json"), params.training_seed])[:16]
+    system = _against(other, system)
+    account = record_digest([other.model_dump(mode="json"), examiner.params.training_seed])[:16]
     with system.target.evaluating(), system.target.accounted(f"transfer {account}"):
         after, before = _rates(
             [trained.graphs, untrained.graphs], system, other.columns, examiner=examiner
@@ -72,6 +73,20 @@ def _transfer(
         baseline=rate_interval([before[name] for name in ids], **bootstrap),
         lift=paired_gain(ids, [after[name] - before[name] for name in ids], **bootstrap),
     )
+
+
+def _against(other: TransferConfiguration, system: "System") -> "System":
+    """The System with the other target, which speaks with the same weights if it loads them so."""
+    from astra_core.system import System
+    from astra_core.targets.causal_lm import speaker_of
+
+    choice = other.target_of(system.config.target)
+    config = system.config.model_copy(update={"target": choice})
+    is_alike = {"dtype", "device_map"}.isdisjoint(other.options)
+    speaker = speaker_of(system.target) if is_alike else None
+    surroundings = replace(system.target.surroundings, config=config, language_model=speaker)
+    target = build("target", choice, surroundings=surroundings)
+    return System.of(system.attacker, target, system.reference, scorer=system.scorer, config=config)
 
 
 def _rates(

@@ -92,7 +92,6 @@ def evaluate_attacker(
     if evaluation.ask_prompts:
         plain = plain_questions(rates(trained), prompts, dev, examiner=setup, system=system)
     refused = over_refusal(prompts, examiner=setup, system=system)
-    del system, loaded  # The transfers load weights of their own.
     record = replace(
         record,
         belief=setup.believer.belief(trained, untrained),
@@ -101,7 +100,7 @@ def evaluate_attacker(
         target=setup.target,
         over_refusal=refused,
         targets=by_target(trained, untrained, examiner=setup),
-        transfer=transfers(trained, untrained, examiner=setup),
+        transfer=transfers(trained, untrained, examiner=setup, system=system),
     )
     write_record(record.to_record(), files.report)
     write_json(record.headline(), files.headline)

@@ -52,7 +52,8 @@ def test_the_first_turns_of_both_are_said_to_each_other_target(params):
     examiner = Examiner.of(params)
     evaluation, _ = examiner.examine(None, prompts, is_final=False)
     sides = [saying(evaluation, text) for text in ("please", "now")]
-    found = transfers(*sides, examiner=examiner)
+    system, _ = examiner.load_attacker(None)
+    found = transfers(*sides, examiner=examiner, system=system)
 
     assert [0.0, 0.0] == [own.success_rate for own in evaluation.outcomes]
     assert [1.0, 1.0] == [found[name].attacker.value for name in OTHERS]
