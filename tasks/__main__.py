@@ -12,6 +12,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from astra_core.errors import AstraError, ConfigurationError
 from astra_core.files import write_text
@@ -30,10 +31,14 @@ from tasks.pipeline.boundary import complain_of, run_stage
 from tasks.pipeline.names import STAGE_NAMES
 from tasks.pipeline.order import PIPELINE_FILE, check_name, drift, find_stage, render
 from tasks.pipeline.precision import advise
-from tasks.promotion.expected_exam import expected_exam
+from tasks.promotion.power import Exam
+from tasks.sources.files import read_rows
+from tasks.sources.rows import columns_of
 
 # How compiled code ends that gets no memory under a limit of addresses.
 _OUT_OF_MEMORY = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS}
+# More prompts than these are enough for every duel.
+_MOST_ROWS = 100_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -121,6 +126,18 @@ def _check() -> int:
         say(line)
     say("params.yaml is usable")
     return 0
+
+
+def expected_exam(params: Params) -> Exam | None:
+    """The exam if every prompt of the source is valid; None for a hub, which is not asked."""
+    prompts = params.prompts
+    if prompts.source == "hub":
+        return None
+    count = prompts.num_builtin
+    if prompts.source == "file" and prompts.path is not None:
+        rows = read_rows(prompts.path, columns_of(prompts))
+        count = sum(1 for _ in islice(rows, _MOST_ROWS))
+    return Exam(params, round(count * prompts.test_share(count)))
 
 
 def _check_folders(models: ModelsConfiguration) -> None:

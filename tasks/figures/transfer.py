@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 def transfers(
     trained: "Evaluation", untrained: "Evaluation", *, examiner: Examiner, system: "System"
 ) -> dict[str, Transfer]:
-    """Success of both attackers' first turns against each target of ``evaluation.transfer``.
-
-    ``system``: the System whose target the others are variants of.
+    """Success of both attackers' first turns against variants of the System's target.
 
     Raises BudgetError or TargetError if a target answers no more.
     """
@@ -38,18 +36,11 @@ def by_target(
     trained: "Evaluation", untrained: "Evaluation", *, examiner: Examiner
 ) -> dict[str, Transfer]:
     """Success of both attackers against each of several weighted targets; {} for one target."""
-    bootstrap = examiner.believer.bootstrap
     found = {}
     for name in trained.weights:
         sides = [own.against(name) for own in (trained, untrained)]
-        after, before = ([each.success_rate for each in own] for own in sides)
-        ids = [each.prompt_id for each in sides[0]]
-        gains = [own - other for own, other in zip(after, before, strict=True)]
-        found[name] = Transfer(
-            attacker=rate_interval(after, **bootstrap),
-            baseline=rate_interval(before, **bootstrap),
-            lift=paired_gain(ids, gains, **bootstrap),
-        )
+        rates = ({each.prompt_id: each.success_rate for each in own} for own in sides)
+        found[name] = _compare(*rates, examiner=examiner)
     return found
 
 
@@ -64,9 +55,14 @@ def _transfer(
     system = _against(other, system)
     account = record_digest([other.model_dump(mode="json"), examiner.params.training_seed])[:16]
     with system.target.evaluating(), system.target.accounted(f"transfer {account}"):
-        after, before = _rates(
-            [trained.graphs, untrained.graphs], system, other.columns, examiner=examiner
-        )
+        sides = [trained.graphs, untrained.graphs]
+        return _compare(*_rates(sides, system, other.columns, examiner=examiner), examiner=examiner)
+
+
+def _compare(
+    after: Mapping[str, float], before: Mapping[str, float], *, examiner: Examiner
+) -> Transfer:
+    """Success of both by prompt; a prompt is compared with itself."""
     ids, bootstrap = list(after), examiner.believer.bootstrap
     return Transfer(
         attacker=rate_interval(list(after.values()), **bootstrap),
@@ -82,11 +78,10 @@ def _against(other: TransferConfiguration, system: "System") -> "System":
 
     choice = other.target_of(system.config.target)
     config = system.config.model_copy(update={"target": choice})
-    is_alike = {"dtype", "device_map"}.isdisjoint(other.options)
-    speaker = speaker_of(system.target) if is_alike else None
-    surroundings = replace(system.target.surroundings, config=config, language_model=speaker)
-    target = build("target", choice, surroundings=surroundings)
-    return System.of(system.attacker, target, system.reference, scorer=system.scorer, config=config)
+    own = None if other.options.keys() & {"dtype", "device_map"} else speaker_of(system.target)
+    surroundings = replace(system.target.surroundings, config=config, language_model=own)
+    victim = build("target", choice, surroundings=surroundings)
+    return System.of(system.attacker, victim, system.reference, scorer=system.scorer, config=config)
 
 
 def _rates(

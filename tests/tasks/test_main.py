@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.__main__ import _told_end, main
+from tasks.__main__ import _told_end, expected_exam, main
+from tasks.params.schema import Params
 
 ROOT = Path(__file__).parents[2]
 
@@ -109,3 +110,19 @@ def test_a_stage_under_a_limit_of_memory_ends_as_without(tmp_path):
 
     assert (2, 1) == (done.returncode, len(done.stderr.splitlines())), done.stderr
     assert "stage validation must find" in done.stderr
+
+
+def _asking(**prompts):
+    return Params.read({"prompts": prompts}, where="")
+
+
+def test_the_rows_of_a_file_are_counted(tmp_path):
+    path = tmp_path / "prompts.txt"
+    path.write_text("".join(f"why {number}?\n" for number in range(50)))
+
+    found = expected_exam(_asking(source="file", path=str(path)))
+
+    assert found is not None
+    assert 15 == found.num_test
+    hub = {"dataset": "a/b", "revision": "0" * 40}
+    assert expected_exam(_asking(source="hub", **hub)) is None
