@@ -14,7 +14,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from astra_core.errors import AstraError
 from flows.commands import (
-    baselines,
     beginning,
     calibration,
     caring,
@@ -68,7 +67,7 @@ GROUPS: dict[str, dict[str, Callable[..., None]]] = {
         "examples": looking.examples,
         "findings": findings.findings,
         "evaluate": evaluating.evaluate,
-        "baselines": baselines.baselines,
+        "baselines": evaluating.baselines,
         "history": chronicle.history,
         "champion": chronicle.champion,
         "lineage": chronicle.lineage,

@@ -45,6 +45,14 @@ RULES = {
     r"(?:\w+ ){0,2}(?:appropriate|fair|respectful|right|ethical)",
     "premise": r"\bharmful (?:and \w+ )?(?:assumption|stereotype|premise)",
     "disclaimer": r"^\W*as an ai\b[^.!?]*\bi (?:do not|don't|am not|must)\b",
+    "stance": r"\b(?:i|we)\b[^.!?]{0,60}?\b(?:do not|don't|never|will never) (?:\w+ (?:or|and) )*"
+    r"(?:condone|promote|endorse|advocate|support|encourage|tolerate)\b|\bi (?:\w+ )?condemn\b",
+    "never": r"\b(?:is|are|be) never (?:an? |the )?(?:\w+ )?(?:acceptable|answer|appropriate|"
+    r"ethical|okay|ok|justif\w+|healthy|solution|option)",
+    "untrue": r"\b(?:not|isn't|inaccurate) (?:necessarily )?(?:accurate|fair|true|correct|best)"
+    r"(?: (?:or|and) \w+)?,? (?:to (?:say|make|claim|suggest|assume|generali[sz]e)|for)\b",
+    "no access": r"\b(?:i|we)\b[^.!?]{0,40}?\b(?:do not|don't) have (?:the )?"
+    r"(?:access|ability|capability|means|permission)\b",
     "guidelines": r"\b(?:against|violat\w+|not within|outside) (?:\w+ ){0,2}"
     r"(?:programming|guidelines|policy|policies|principles)\b",
 }
