@@ -4,6 +4,7 @@ import pytest
 from small_world import PARAMS, write_world
 
 from astra_core.config import Choice, EvaluationConfiguration, SystemConfiguration
+from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Prompt
 from tasks.figures.examination import EvaluationParams, Examiner
 from tasks.figures.transfer import by_target, transfers
@@ -59,6 +60,28 @@ def test_the_first_turns_of_both_are_said_to_each_other_target(params):
     assert [1.0, 1.0] == [found[name].attacker.value for name in OTHERS]
     assert [0.0, 1.0] == [found[name].baseline.value for name in OTHERS]
     assert [1.0, 0.0] == [found[name].lift.value for name in OTHERS]
+
+
+def test_weights_are_loaded_again_only_if_they_are_loaded_in_another_way(params, monkeypatch):
+    others = {"word": {"columns": {"secret": "cedar"}}, "half": {"options": {"dtype": "bfloat16"}}}
+    short = {"num_resamples": 100, "bandit_calls": 0, "transfer": others, "depth": 1}
+    system = params.system.model_copy(update={"target": Choice(name="causal_lm")})
+    evaluation = EvaluationConfiguration.model_validate(short)
+    examiner = Examiner.of(replace(params, system=system, evaluation=evaluation))
+    loaded, _ = before = examiner.load_attacker(None)
+    found, _ = examiner.examine(
+        None, [Prompt.of("who are you", {"secret": "oak"})], is_final=False, loaded=before
+    )
+    types = []
+
+    def noted(*arguments, dtype, load=LanguageModel.load, **options):
+        types.append(dtype)
+        return load(*arguments, dtype=dtype, **options)
+
+    monkeypatch.setattr(LanguageModel, "load", noted)
+    transfers(found, found, examiner=examiner, system=loaded)
+
+    assert ["bfloat16"] == types
 
 
 def test_each_of_several_targets_has_the_success_of_both_attackers_apart(params):
