@@ -121,22 +121,24 @@ def _check() -> int:
     _check_folders(params.models)
     advise(params)
     tell_warnings(params)
-    exam = expected_exam(params)
+    exam = exam_of(params)
     for line in exam.lines() if exam else ():
         say(line)
     say("params.yaml is usable")
     return 0
 
 
-def expected_exam(params: Params) -> Exam | None:
-    """The exam if every prompt of the source is valid; None for a hub, which is not asked."""
+def exam_of(params: Params) -> Exam | None:
+    """The exam if every prompt of the source is valid; None for a hub, which is not asked.
+
+    Raises ConfigurationError if the file lacks the column, DataError if the file is broken.
+    """
     prompts = params.prompts
     if prompts.source == "hub":
         return None
     count = prompts.num_builtin
     if prompts.source == "file" and prompts.path is not None:
-        rows = read_rows(prompts.path, columns_of(prompts))
-        count = sum(1 for _ in islice(rows, _MOST_ROWS))
+        count = sum(1 for _ in islice(read_rows(prompts.path, columns_of(prompts)), _MOST_ROWS))
     return Exam(params, round(count * prompts.test_share(count)))
 
 

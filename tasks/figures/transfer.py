@@ -1,7 +1,7 @@
 """Both attackers against other targets and each of several: what one falls for another may not."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -40,7 +40,7 @@ def by_target(
     for name in trained.weights:
         sides = [own.against(name) for own in (trained, untrained)]
         rates = ({each.prompt_id: each.success_rate for each in own} for own in sides)
-        found[name] = _compare(*rates, examiner=examiner)
+        found[name] = _compare(rates, examiner=examiner)
     return found
 
 
@@ -56,13 +56,13 @@ def _transfer(
     account = record_digest([other.model_dump(mode="json"), examiner.params.training_seed])[:16]
     with system.target.evaluating(), system.target.accounted(f"transfer {account}"):
         sides = [trained.graphs, untrained.graphs]
-        return _compare(*_rates(sides, system, other.columns, examiner=examiner), examiner=examiner)
+        rates = _rates(sides, system, other.columns, examiner=examiner)
+    return _compare(rates, examiner=examiner)
 
 
-def _compare(
-    after: Mapping[str, float], before: Mapping[str, float], *, examiner: Examiner
-) -> Transfer:
-    """Success of both by prompt; a prompt is compared with itself."""
+def _compare(sides: Iterable[Mapping[str, float]], *, examiner: Examiner) -> Transfer:
+    """``sides``: success by prompt of the trained attacker, then of the untrained one."""
+    after, before = sides
     ids, bootstrap = list(after), examiner.believer.bootstrap
     return Transfer(
         attacker=rate_interval(list(after.values()), **bootstrap),

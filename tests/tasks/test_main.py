@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.__main__ import _told_end, expected_exam, main
+from tasks.__main__ import _told_end, exam_of, main
 from tasks.params.schema import Params
 
 ROOT = Path(__file__).parents[2]
@@ -120,9 +120,9 @@ def test_the_rows_of_a_file_are_counted(tmp_path):
     path = tmp_path / "prompts.txt"
     path.write_text("".join(f"why {number}?\n" for number in range(50)))
 
-    found = expected_exam(_asking(source="file", path=str(path)))
+    found = exam_of(_asking(source="file", path=str(path)))
 
     assert found is not None
     assert 15 == found.num_test
     hub = {"dataset": "a/b", "revision": "0" * 40}
-    assert expected_exam(_asking(source="hub", **hub)) is None
+    assert exam_of(_asking(source="hub", **hub)) is None

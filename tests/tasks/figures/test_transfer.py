@@ -74,11 +74,11 @@ def test_weights_are_loaded_again_only_if_they_are_loaded_in_another_way(params,
     )
     types = []
 
-    def noted(*arguments, dtype, load=LanguageModel.load, **options):
+    def load_noting_the_type(*arguments, dtype, load=LanguageModel.load, **options):
         types.append(dtype)
         return load(*arguments, dtype=dtype, **options)
 
-    monkeypatch.setattr(LanguageModel, "load", noted)
+    monkeypatch.setattr(LanguageModel, "load", load_noting_the_type)
     transfers(found, found, examiner=examiner, system=loaded)
 
     assert ["bfloat16"] == types
