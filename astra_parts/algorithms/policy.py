@@ -24,6 +24,7 @@ from astra_core.algorithms.functional import (
     MIN_SPREAD,
     importance_ratios,
     kl_estimates,
+    masked_mean,
     sequence_log_ratios,
 )
 from astra_core.algorithms.movement import movement_figures
@@ -115,7 +116,7 @@ class PolicyGradient:
             return self.loss(token_logprobs(model, batch.rows, plan=plan), batch)
         logprobs, entropies = token_logprobs_and_entropies(model, batch.rows, plan=plan)
         loss, figures = self.loss(logprobs, batch)
-        bonus = aggregate(entropies, batch.mask, mode=self.aggregation, max_length=1).total
+        bonus = aggregate(entropies, batch.mask, mode=self.aggregation)
         figures["entropy_nats"] = mean_of(entropies, batch)
         return loss - self.entropy_coefficient * bonus, figures
 
@@ -178,11 +179,10 @@ def policy_loss(
     penalty: KLPenalty,
 ) -> tuple[Float[Tensor, ""], dict[str, float]]:
     """The summed loss of a batch with its KL penalty, and how far the attacker has moved."""
-    summed = aggregate(losses.expand_as(batch.mask), batch.mask, mode=aggregation, max_length=1)
-    total = summed.total
+    total = aggregate(losses, batch.mask, mode=aggregation)
     pull = penalty.losses(logprobs, batch.reference_logprobs, batch.behaviour_logprobs)
     if pull is not None:
-        total = total + aggregate(pull, batch.mask, mode=aggregation, max_length=1).total
+        total = total + aggregate(pull, batch.mask, mode=aggregation)
     now = logprobs.detach()
     moved = kl_estimates(batch.behaviour_logprobs, now, estimator="k3")
     ratios = importance_ratios(now - batch.behaviour_logprobs)
@@ -190,10 +190,10 @@ def policy_loss(
         **movement_figures(now, batch.behaviour_logprobs, batch.mask, weight=batch.weight),
         "policy_kl_nats": mean_of(moved, batch),
         "ratio": mean_of(ratios, batch),
-        "advantage": mean_of(batch.advantages.expand_as(batch.mask), batch),
+        "advantage": mean_of(batch.advantages, batch),
     }
 
 
 def mean_of(values: Float[Tensor, "B #T"], batch: PolicyBatch) -> float:
     """Mean over the trained tokens of a batch; 0 if it has none."""
-    return float(aggregate(values.detach().float(), batch.mask, mode="token_mean").mean())
+    return float(masked_mean(values.detach().float().expand_as(batch.mask), batch.mask))

@@ -180,7 +180,7 @@ class PPO(Algorithm):
         if options.entropy_coefficient > 0.0:
             losses = losses - options.entropy_coefficient * output.entropies
             figures["entropy_nats"] = mean_of(output.entropies, batch.policy)
-        return aggregate(losses, mask, mode=options.aggregation, max_length=1).total, figures
+        return aggregate(losses, mask, mode=options.aggregation), figures
 
 
 def _weigh(estimates: Sequence[TurnEstimate]) -> list[TurnEstimate]:

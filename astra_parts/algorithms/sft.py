@@ -50,7 +50,7 @@ def copying_loss(
     attacker = system.attacker
     logprobs = token_logprobs(attacker.model, batch.rows, plan=attacker.plan)
     losses = nll_losses(logprobs, weights=batch.advantages[:, 0])
-    total = aggregate(losses, batch.mask, mode=aggregation).total
+    total = aggregate(losses, batch.mask, mode=aggregation)
     moved = movement_figures(logprobs, batch.behaviour_logprobs, batch.mask, weight=batch.weight)
     return total, {**moved, "copied_nll_nats": mean_of(-logprobs, batch)}
 

@@ -78,11 +78,11 @@ def clipped(clips: ClipOptions, *, level: RatioLevel, dual_clip: float | None = 
     ) -> tuple[Float[Tensor, "B #T"], Mapping[str, float]]:
         ratios = log_ratios(logprobs, batch, level=level)
         losses = clipped_surrogate(ratios, batch.advantages, **bounds, dual_clip=dual_clip)
-        is_held = is_clipped(ratios, batch.advantages, **bounds).expand_as(batch.mask)
+        is_held = is_clipped(ratios, batch.advantages, **bounds)
         figures = {"clipped": mean_of(is_held, batch)}
         if dual_clip is not None:
             is_bounded = is_dual_clipped(ratios, batch.advantages, dual_clip=dual_clip)
-            figures["dual_clipped"] = mean_of(is_bounded.expand_as(batch.mask), batch)
+            figures["dual_clipped"] = mean_of(is_bounded, batch)
         return losses, figures
 
     return surrogate

@@ -12,7 +12,6 @@ from astra_parts.algorithms.functional.advantages import (
 )
 from astra_parts.algorithms.functional.aggregation import (
     Aggregation as Aggregation,
-    WeightedSum as WeightedSum,
     aggregate as aggregate,
     aggregation_weight as aggregation_weight,
     aggregation_weights as aggregation_weights,

@@ -5,14 +5,12 @@ A mean of means depends on how the sequences are distributed. So a batch yields 
 once. The weight depends on masks alone, so a trainer can sum it before the first backward pass
 and scale each total:
 
-    weight = sum(aggregation_weight(batch.mask, "token_mean") for batch in window)
+    weight = sum(aggregation_weight(batch.mask, mode=mode, max_length=64) for batch in window)
     for batch in window:
-        (aggregate(losses(batch), batch.mask, mode="token_mean").total / weight).backward()
+        (aggregate(losses(batch), batch.mask, mode=mode) / weight).backward()
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float
@@ -30,53 +28,24 @@ of a long probe weighs less. ``sequence_sum``: the sum within each, then the mea
 arXiv:2503.20783)."""
 
 
-@dataclass(frozen=True, slots=True)
-class WeightedSum:
-    """A sum and what it has to be divided by; both add up over micro-batches.
-
-    Attributes:
-        total: Weighted sum of the values; carries their gradient.
-        weight: Number of tokens or sequences that it stands for; carries none.
-    """
-
-    total: Float[Tensor, ""]
-    weight: Float[Tensor, ""]
-
-    def __add__(self, other: "WeightedSum") -> "WeightedSum":
-        """Both together, as if their sequences had been in one batch."""
-        return WeightedSum(total=self.total + other.total, weight=self.weight + other.weight)
-
-    def mean(self) -> Float[Tensor, ""]:
-        """The total over the weight; 0, with gradient 0, when there was no token at all."""
-        return self.total / self.weight.clamp(min=1)
-
-
 def aggregate(
-    values: Float[Tensor, "B #T"],
-    mask: Bool[Tensor, "B T"],
-    *,
-    mode: Aggregation,
-    max_length: int | None = None,
-) -> WeightedSum:
-    """Per-token losses, or any per-token metric, reduced to a total and its weight.
+    values: Float[Tensor, "B #T"], mask: Bool[Tensor, "B T"], *, mode: Aggregation
+) -> Float[Tensor, ""]:
+    """Per-token losses, or any per-token metric, summed as the mode counts tokens.
 
     Args:
         values: Per token, or one column that stands for every token of its sequence. Whatever
             stands at masked positions is ignored, be it nan.
         mask: True at the tokens that count. A row without any is left out everywhere, also from the
             number of sequences.
-        max_length: Tokens a probe may have at most; ``constant_length`` needs it.
 
-    Raises ConfigurationError for an unknown mode, or ``constant_length`` without a positive
-    ``max_length``.
+    Raises ConfigurationError for an unknown mode.
     """
     require_column_or_same(mask=mask, values=values)
-    weight = aggregation_weight(mask, mode=mode, max_length=max_length)
     # Sums of half-precision losses are kept in float32, of float64 ones in float64.
-    wide = torch.promote_types(values.dtype, weight.dtype)
+    wide = torch.promote_types(values.dtype, torch.float32)
     weights = aggregation_weights(mask, mode=mode, dtype=wide)
-    total = masked_sum(values.expand_as(mask) * weights, mask)
-    return WeightedSum(total=total, weight=weight.to(wide))
+    return masked_sum(values.expand_as(mask) * weights, mask)
 
 
 def aggregation_weights(
@@ -93,49 +62,26 @@ def aggregation_weights(
 
 
 def aggregation_weight(
-    mask: Bool[Tensor, "B T"], *, mode: Aggregation, max_length: int | None = None
+    mask: Bool[Tensor, "B T"], *, mode: Aggregation, max_length: int
 ) -> Float[Tensor, ""]:
     """What the sum is divided by: a number of tokens or of sequences, additive over micro-batches.
 
-    ``max_length``: tokens a probe may have at most; ``constant_length`` needs it.
+    ``max_length``: tokens a probe may have at most, which ``constant_length`` reads.
 
-    Raises ConfigurationError for an unknown mode, or ``constant_length`` without a positive
-    ``max_length``.
+    Raises ConfigurationError for an unknown mode.
     """
     require_rank(2, mask=mask)
     _check_mode(mode)
-    if mode == "constant_length" and (max_length is None or max_length < 1):
-        msg = (
-            f"max_length must be positive for constant_length, got {max_length}; "
-            "give the sampler's max_new_tokens"
-        )
-        raise ConfigurationError(msg)
-    return _WEIGHTS[mode](mask, max_length or 0).float()
-
-
-def _num_tokens(mask: Bool[Tensor, "B T"], _max_length: int) -> Tensor:
-    return mask.sum()
-
-
-def _num_sequences(mask: Bool[Tensor, "B T"], _max_length: int) -> Tensor:
-    return mask.any(-1).sum()
-
-
-def _num_positions(mask: Bool[Tensor, "B T"], max_length: int) -> Tensor:
-    return mask.any(-1).sum() * max_length
-
-
-_WEIGHTS: Final[dict[str, Callable[[Bool[Tensor, "B T"], int], Tensor]]] = {
-    "token_mean": _num_tokens,
-    "sequence_mean": _num_sequences,
-    "sequence_sum": _num_sequences,
-    "constant_length": _num_positions,
-}
+    if mode == "token_mean":
+        return mask.sum().float()
+    num_sequences = mask.any(-1).sum()
+    return (num_sequences * max_length if mode == "constant_length" else num_sequences).float()
 
 
 def _check_mode(mode: str) -> None:
-    if mode not in _WEIGHTS:
-        msg = f"aggregation must be one of {list(_WEIGHTS)}, got {mode!r}; see Aggregation"
+    if mode not in get_args(Aggregation):
+        known = list(get_args(Aggregation))
+        msg = f"aggregation must be one of {known}, got {mode!r}; see Aggregation"
         raise ConfigurationError(msg)
 
 

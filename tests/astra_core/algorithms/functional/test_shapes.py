@@ -192,7 +192,7 @@ RANKS = [
     Guarded(imitation.reward_weighted_probabilities, "rewards", shape=VECTOR),
     Guarded(imitation.nll_losses, "logprobs"),
     Guarded(aggregation.aggregation_weights, "mask", {"mode": "token_mean"}),
-    Guarded(aggregation.aggregation_weight, "mask", {"mode": "token_mean"}),
+    Guarded(aggregation.aggregation_weight, "mask", {"mode": "token_mean", "max_length": 8}),
 ]
 
 
