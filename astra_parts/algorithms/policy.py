@@ -123,12 +123,20 @@ class PolicyGradient:
     def loss(
         self, logprobs: Float[Tensor, "B T"], batch: PolicyBatch
     ) -> tuple[Float[Tensor, ""], dict[str, float]]:
-        """The loss from known log-probabilities."""
+        """The summed loss from known log-probabilities, and how far the attacker has moved."""
         losses, figures = self.surrogate(logprobs, batch)
-        loss, moved = policy_loss(
-            logprobs, losses, batch, aggregation=self.aggregation, penalty=self.penalty
-        )
-        return loss, {**moved, **figures}
+        total = aggregate(losses, batch.mask, mode=self.aggregation)
+        pull = self.penalty.losses(logprobs, batch.reference_logprobs, batch.behaviour_logprobs)
+        if pull is not None:
+            total = total + aggregate(pull, batch.mask, mode=self.aggregation)
+        now, before = logprobs.detach(), batch.behaviour_logprobs
+        return total, {
+            **movement_figures(now, before, batch.mask, weight=batch.weight),
+            "policy_kl_nats": mean_of(kl_estimates(before, now, estimator="k3"), batch),
+            "ratio": mean_of(importance_ratios(now - before), batch),
+            "advantage": mean_of(batch.advantages, batch),
+            **figures,
+        }
 
 
 class PolicyAlgorithm(Algorithm):
@@ -168,30 +176,6 @@ def log_ratios(
         logprobs, batch.behaviour_logprobs, batch.mask, length_normalised=level == "sequence_mean"
     )
     return ratios[:, None]
-
-
-def policy_loss(
-    logprobs: Float[Tensor, "B T"],
-    losses: Float[Tensor, "B #T"],
-    batch: PolicyBatch,
-    *,
-    aggregation: Aggregation,
-    penalty: KLPenalty,
-) -> tuple[Float[Tensor, ""], dict[str, float]]:
-    """The summed loss of a batch with its KL penalty, and how far the attacker has moved."""
-    total = aggregate(losses, batch.mask, mode=aggregation)
-    pull = penalty.losses(logprobs, batch.reference_logprobs, batch.behaviour_logprobs)
-    if pull is not None:
-        total = total + aggregate(pull, batch.mask, mode=aggregation)
-    now = logprobs.detach()
-    moved = kl_estimates(batch.behaviour_logprobs, now, estimator="k3")
-    ratios = importance_ratios(now - batch.behaviour_logprobs)
-    return total, {
-        **movement_figures(now, batch.behaviour_logprobs, batch.mask, weight=batch.weight),
-        "policy_kl_nats": mean_of(moved, batch),
-        "ratio": mean_of(ratios, batch),
-        "advantage": mean_of(batch.advantages, batch),
-    }
 
 
 def mean_of(values: Float[Tensor, "B #T"], batch: PolicyBatch) -> float:

@@ -67,15 +67,13 @@ def policy_steps(
     ]
 
 
-def policy_batch(
-    nodes: Sequence[Node],
-    advantages: Sequence[Sequence[float]],
-    system: System,
-    *,
-    aggregation: Aggregation,
+def collated(
+    steps: Sequence[AdvantageStep], system: System, *, aggregation: Aggregation
 ) -> PolicyBatch:
-    """The tensors of these probes; one number for each as its advantage, or one per token."""
-    device = system.attacker.device
+    """The tensors of these probes; advantages are a column, unless one has several."""
+    nodes = [step.node for step in steps]
+    advantages = [step.advantages for step in steps]
+    device, longest = system.attacker.device, system.config.probe.max_new_tokens
     rows = pad_rows(
         [node.context_ids for node in nodes],
         [node.probe_ids for node in nodes],
@@ -92,7 +90,7 @@ def policy_batch(
         padded([node.reference_logprobs for node in nodes], width).to(device),
         mask.to(device),
         gains.to(device),
-        float(aggregation_weight(mask, mode=aggregation, max_length=longest_probe(system))),
+        float(aggregation_weight(mask, mode=aggregation, max_length=longest)),
         sum(len(node.context_ids) + len(node.probe_ids) for node in nodes),
     )
 
@@ -106,17 +104,3 @@ def _weights(nodes: Sequence[Node], width: int) -> Float[Tensor, "B #T"]:
         for node, own in ((node, node.probe_weights) for node in nodes)
     ]
     return padded(every, width)
-
-
-def collated(
-    steps: Sequence[AdvantageStep], system: System, *, aggregation: Aggregation
-) -> PolicyBatch:
-    """The tensors of these steps."""
-    nodes = [step.node for step in steps]
-    advantages = [step.advantages for step in steps]
-    return policy_batch(nodes, advantages, system, aggregation=aggregation)
-
-
-def longest_probe(system: System) -> int:
-    """Tokens a probe may have at most."""
-    return system.config.probe.max_new_tokens

@@ -9,7 +9,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.models.rows import pad_rows, padded_logits
 from astra_parts.algorithms.functional import aggregate
 from astra_parts.algorithms.kl_penalty import KLOptions, KLPenalty
-from astra_parts.algorithms.policy import PolicyOptions, log_ratios, mean_of, policy_loss
+from astra_parts.algorithms.policy import PolicyGradient, PolicyOptions, log_ratios, mean_of
 from astra_parts.algorithms.policy_batch import PolicyBatch
 from astra_parts.testing import tiny_graph, tiny_node
 
@@ -29,6 +29,12 @@ def batch_of(behaviour, mask, *, reference=None, advantages=((1.0,), (-2.0,))):
     mask = torch.tensor(mask)
     weight = float(mask.sum())
     return PolicyBatch(rows, behaviour, reference, mask, torch.tensor(advantages), weight, 0)
+
+
+def loss_of(logprobs, losses, *, aggregation="token_mean", penalty=FREE):
+    """The loss of ``TWO_ROWS`` and its figures, where a surrogate has given these losses."""
+    policy = PolicyGradient(None, lambda *_: (losses, {}), aggregation, penalty)
+    return policy.loss(logprobs, TWO_ROWS)
 
 
 TWO_ROWS = batch_of([[-1.0, -2.0], [-3.0, 0.0]], [[True, True], [True, False]])
@@ -58,14 +64,14 @@ def test_log_ratios_are_per_token_summed_or_averaged():
 )
 def test_the_loss_is_a_sum_over_trained_tokens(mode, expected):
     losses = torch.tensor([[1.0, 2.0], [4.0, math.nan]])
-    total, _ = policy_loss(NOW, losses, TWO_ROWS, aggregation=mode, penalty=FREE)
+    total, _ = loss_of(NOW, losses, aggregation=mode)
 
     assert expected == pytest.approx(float(total))
 
 
 def test_a_column_of_losses_stands_for_every_token_of_its_probe():
     column = torch.tensor([[1.0], [4.0]])
-    total, _ = policy_loss(NOW, column, TWO_ROWS, aggregation="token_mean", penalty=FREE)
+    total, _ = loss_of(NOW, column)
 
     assert 1.0 + 1.0 + 4.0 == pytest.approx(float(total))
 
@@ -74,7 +80,7 @@ def test_a_column_of_losses_stands_for_every_token_of_its_probe():
 @each_row(("mode", "expected"), [("token_mean", 0.5 * 3.5), ("sequence_mean", 0.5 * (0.75 + 2.0))])
 def test_kl_in_the_loss_is_added_as_the_loss_is(mode, expected):
     penalty = KLPenalty(KLOptions(kl="loss", kl_estimator="k1", kl_coefficient=0.5))
-    total, _ = policy_loss(NOW, torch.zeros(2, 1), TWO_ROWS, aggregation=mode, penalty=penalty)
+    total, _ = loss_of(NOW, torch.zeros(2, 1), aggregation=mode, penalty=penalty)
 
     assert expected == pytest.approx(float(total))
 
@@ -82,9 +88,7 @@ def test_kl_in_the_loss_is_added_as_the_loss_is(mode, expected):
 def test_the_gradient_comes_from_losses_and_penalty_and_not_from_the_metrics():
     logprobs = NOW.clone().requires_grad_()
     penalty = KLPenalty(KLOptions(kl="loss", kl_estimator="k1", kl_coefficient=0.5))
-    total, metrics = policy_loss(
-        logprobs, -logprobs, TWO_ROWS, aggregation="token_mean", penalty=penalty
-    )
+    total, metrics = loss_of(logprobs, -logprobs, penalty=penalty)
     total.backward()
 
     assert [[-0.5, -0.5], [-0.5, 0.0]] == logprobs.grad.tolist()
@@ -94,9 +98,7 @@ def test_the_gradient_comes_from_losses_and_penalty_and_not_from_the_metrics():
 def test_metrics_are_means_over_trained_tokens():
     # Twice as likely at one token, unchanged at two, and one that is not trained.
     now = torch.tensor([[-1.0 + LOG_TWO, -2.0], [-3.0, 5.0]])
-    _, metrics = policy_loss(
-        now, torch.zeros(2, 1), TWO_ROWS, aggregation="token_mean", penalty=FREE
-    )
+    _, metrics = loss_of(now, torch.zeros(2, 1))
 
     # Ratios 2, 1, 1; k3 of the first is 2 - 1 - log 2; advantages 1, 1, -2.
     assert {"ratio": 4 / 3, "policy_kl_nats": (1 - LOG_TWO) / 3, "advantage": 0.0} == pytest.approx(

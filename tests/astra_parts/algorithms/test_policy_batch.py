@@ -1,18 +1,12 @@
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 import torch
 from each_row import each_row
 
 from astra_core.algorithms.credit import CreditedTurn
-from astra_parts.algorithms.policy_batch import (
-    PolicyStep,
-    collated,
-    longest_probe,
-    padded,
-    policy_batch,
-    policy_steps,
-)
+from astra_parts.algorithms.policy_batch import PolicyStep, collated, padded, policy_steps
 from astra_parts.testing import tiny_node, tiny_system
 
 
@@ -65,13 +59,14 @@ def test_a_batch_holds_what_was_sampled_and_nothing_where_there_is_no_token():
 def test_a_batch_weighs_what_its_aggregation_counts(mode, weight):
     steps = [PolicyStep(LONG, 2.0), PolicyStep(SHORT, -1.0)]
 
-    assert 6 == longest_probe(shared_system())
     assert weight == collated(steps, shared_system(), aggregation=mode).weight
 
 
 def test_advantages_are_a_column_or_one_per_token():
-    batch = policy_batch(
-        [LONG, SHORT], [(0.1, 0.2, 0.3), (0.4, 0.5)], shared_system(), aggregation="token_mean"
-    )
+    steps = [
+        SimpleNamespace(node=LONG, advantages=(0.1, 0.2, 0.3)),
+        SimpleNamespace(node=SHORT, advantages=(0.4, 0.5)),
+    ]
+    batch = collated(steps, shared_system(), aggregation="token_mean")
 
     torch.testing.assert_close(torch.tensor([[0.1, 0.2, 0.3], [0.4, 0.5, 0.0]]), batch.advantages)
