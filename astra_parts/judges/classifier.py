@@ -43,9 +43,11 @@ class ClassifierJudge(LocalJudge):
             known = list(names.values()) if isinstance(names, dict) else []
             unknown = [label for label in self.labels if label not in known]
             if unknown:
-                msg = f"labels must be among those of {self.path}, {known}, got '{unknown[0]}'"
-                words = f"{msg}; correct it"
-                raise ConfigurationError(words)
+                msg = (
+                    f"labels must be among those of {self.path}, {known}, got '{unknown[0]}'; "
+                    "correct it"
+                )
+                raise ConfigurationError(msg)
             if self.overlap >= self.max_tokens // 2:
                 msg = (
                     f"overlap must be below half of max_tokens, {self.max_tokens // 2}, "
@@ -64,10 +66,7 @@ class ClassifierJudge(LocalJudge):
         is_multi = getattr(config, "problem_type", None) == "multi_label_classification"
         automatic = "sigmoid" if is_multi else "softmax"
         self._activation = automatic if options.activation == "auto" else options.activation
-        # Of RoBERTa two positions are never used.
-        positions = getattr(config, "max_position_embeddings", 0) or options.max_tokens
-        room = positions - 2 if config.model_type.endswith("roberta") else positions
-        self._max_tokens = min(options.max_tokens, room)
+        self._max_tokens = self.room(options.max_tokens)
 
     def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
         """One judgement per exchange; an empty reply is not judged."""

@@ -1,6 +1,7 @@
 """Several judges as one: mean, max, min, weighted, or a costly one that confirms a cheap one."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -100,7 +101,9 @@ class EnsembleJudge(Judge):
             at: {name: own[place] for name, own in dear.items()} for place, at in enumerate(flagged)
         }
         return [
-            self._verdict(first, own, seen[at]) if at in seen else _alone(first, own)
+            self._verdict(first, own, seen[at])
+            if at in seen
+            else replace(own, labels=_labels({first: own}))
             for at, own in enumerate(cheap)
         ]
 
@@ -121,8 +124,7 @@ class EnsembleJudge(Judge):
 
     def _verdict(self, first: str, cheap: Judgement, dear: Mapping[str, Judgement]) -> Judgement:
         joined = self._joined(dear)
-        labels = {**_labels({first: cheap}), **joined.labels}
-        return Judgement(joined.score, labels, joined.rationale, joined.unjudged)
+        return replace(joined, labels={**_labels({first: cheap}), **joined.labels})
 
     def _joined(self, parts: Mapping[str, Judgement]) -> Judgement:
         known = {name: own.score for name, own in parts.items() if own.score is not None}
@@ -139,10 +141,6 @@ class EnsembleJudge(Judge):
         weights = {n: self.options.judges[n].weight if is_weighted else 1.0 for n in scores}
         total = sum(weights.values())
         return min(1.0, sum(score * weights[name] for name, score in scores.items()) / total)
-
-
-def _alone(name: str, own: Judgement) -> Judgement:
-    return Judgement(own.score, _labels({name: own}), own.rationale, own.unjudged)
 
 
 def _labels(parts: Mapping[str, Judgement]) -> dict[str, float]:

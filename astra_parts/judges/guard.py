@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -10,7 +11,7 @@ from astra_core.config import Count, Probability
 from astra_core.errors import ConfigurationError
 from astra_core.judge import Exchange, Judgement
 from astra_core.models.chat_template import chat_text
-from astra_parts.judges.guard_presets import POLICY, PRESETS, GuardPreset
+from astra_parts.judges.guard_presets import POLICY, PRESETS
 from astra_parts.judges.local import FolderOptions, LocalJudge, rounded
 
 SLOTS = ("goal", "context", "conversation", "probe", "reply", "policy")
@@ -59,23 +60,21 @@ class GuardJudge(LocalJudge):
                 unknown = [name for name in found if name not in SLOTS]
                 if unknown or "reply" not in found:
                     got = f"'{{{unknown[0]}}}'" if unknown else "none of the reply"
-                    msg = f"template must have {{reply}} and slots of {list(SLOTS)}, got {got}"
-                    words = f"{msg}; correct it"
-                    raise ConfigurationError(words)
+                    msg = (
+                        f"template must have {{reply}} and slots of {list(SLOTS)}, got {got}; "
+                        "correct it"
+                    )
+                    raise ConfigurationError(msg)
             return self
 
     options: Options
 
     def __init__(self, options: Options) -> None:
         super().__init__(options, "AutoModelForCausalLM")
-        preset = PRESETS[options.preset]
-        given = {
-            name: getattr(options, name)
-            for name in ("words", "before", "template", "categories")
-            if getattr(options, name) is not None
-        }
         names = ("words", "before", "template", "categories")
-        self._how = GuardPreset(**({name: getattr(preset, name) for name in names} | given))
+        asked = {name: getattr(options, name) for name in names}
+        given = {name: value for name, value in asked.items() if value is not None}
+        self._how = replace(PRESETS[options.preset], **given)
         if self._how.template is None and not self.tokenizer.chat_template:
             msg = f"{options.path} must have a chat template, got none; give a template"
             raise ConfigurationError(msg)
@@ -83,7 +82,10 @@ class GuardJudge(LocalJudge):
 
     def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
         """One judgement per exchange."""
-        return self.in_batches(exchanges, self._encoded, self._verdicts, room=self._room())
+        room = self.room(self.options.max_tokens)
+        if self._how.categories:
+            room -= self.options.category_tokens + 1
+        return self.in_batches(exchanges, self._encoded, self._verdicts, room=room)
 
     def prompt(self, exchange: Exchange) -> str:
         """The text that the guard reads before its answer."""
@@ -95,11 +97,6 @@ class GuardJudge(LocalJudge):
             {"role": "assistant", "content": exchange.reply},
         ]
         return f"{chat_text(self.tokenizer, messages)}{self._how.before}"
-
-    def _room(self) -> int:
-        positions = getattr(self.model.config, "max_position_embeddings", 0)
-        room = min(self.options.max_tokens, positions or self.options.max_tokens)
-        return room - (self.options.category_tokens + 1 if self._how.categories else 0)
 
     def _encoded(self, exchange: Exchange) -> list[int]:
         # A chat template has written the special tokens already.
@@ -116,9 +113,9 @@ class GuardJudge(LocalJudge):
             alone = self.tokenizer(word, add_special_tokens=False)["input_ids"]
             ids = whole[len(head) :] if whole[: len(head)] == head else alone
             if not ids or ids[0] == self.tokenizer.unk_token_id:
-                msg = f"words must be in the tokenizer of {self.options.path}, got '{word}'"
-                words = f"{msg}; correct it"
-                raise ConfigurationError(words)
+                path = self.options.path
+                msg = f"words must be in the tokenizer of {path}, got '{word}'; correct it"
+                raise ConfigurationError(msg)
             found[word] = int(ids[0])
         if len(set(found.values())) < len(found):
             msg = f"words must begin with different tokens, got {list(found)}; change before"
@@ -128,14 +125,12 @@ class GuardJudge(LocalJudge):
     def _verdicts(self, rows: Sequence[list[int]]) -> list[Judgement]:
         import torch
 
-        width = max(map(len, rows))
-        ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
-        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+        from astra_core.models.rows import pad_rows
+
+        told = pad_rows([()] * len(rows), rows, pad_id=0, device=self.device)
         with torch.inference_mode():
-            logits = self.model(
-                input_ids=ids.to(self.device), attention_mask=mask.to(self.device)
-            ).logits
-        last = torch.tensor([len(row) - 1 for row in rows], device=self.device)
+            logits = self.model(input_ids=told.input_ids, attention_mask=told.attention_mask).logits
+        last = told.attention_mask.sum(dim=1) - 1
         shares = logits[torch.arange(len(rows), device=self.device), last].float().softmax(dim=-1)
         found = shares[:, list(self._ids.values())].cpu().tolist()
         return [self._verdict(row, own) for row, own in zip(rows, found, strict=True)]

@@ -1,6 +1,5 @@
 """A local chat model as judge: the likelihoods of the answers that its rubric allows."""
 
-import math
 from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
@@ -45,8 +44,7 @@ class LlmJudge(LocalJudge):
 
     def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
         """One judgement per exchange."""
-        positions = getattr(self.model.config, "max_position_embeddings", math.inf)
-        room = int(min(self.options.max_tokens, positions)) - len(self._form)
+        room = self.room(self.options.max_tokens) - len(self._form)
         return self.in_batches(exchanges, self._encoded, self._judgements, room=room)
 
     def prompt(self, exchange: Exchange) -> str:
@@ -63,9 +61,10 @@ class LlmJudge(LocalJudge):
     def _judgements(self, rows: Sequence[list[int]]) -> list[Judgement]:
         import torch
 
-        width = max(map(len, rows))
-        ids = torch.tensor([[0] * (width - len(row)) + row for row in rows], device=self.device)
-        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
+        from astra_core.models.rows import pad_rows
+
+        told = pad_rows(rows, [()] * len(rows), pad_id=0, device=self.device)
+        width = told.input_ids.shape[1]
 
         def allowed(_: int, read: Any) -> list[int]:
             tokens = self._form[len(read) - width]
@@ -74,8 +73,8 @@ class LlmJudge(LocalJudge):
 
         with torch.inference_mode():
             said = self.model.generate(
-                input_ids=ids,
-                attention_mask=mask.to(self.device),
+                input_ids=told.input_ids,
+                attention_mask=told.attention_mask,
                 max_new_tokens=len(self._form),
                 do_sample=False,
                 pad_token_id=0,

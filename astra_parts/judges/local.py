@@ -121,6 +121,13 @@ class LocalJudge(Judge):
                 found[at] = judgement
         return [own or Judgement.none("the exchange is empty") for own in found]
 
+    def room(self, most: int) -> int:
+        """How many tokens the model reads at once; ``most`` where its folder says nothing."""
+        config = self.model.config
+        positions = getattr(config, "max_position_embeddings", 0) or most
+        # Of RoBERTa two positions are never used.
+        return min(most, positions - 2 if config.model_type.endswith("roberta") else positions)
+
     def spaced(self, text: str) -> str:
         """The text, for the tokenizer itself, in which no control token is read."""
         from astra_core.models.control_tokens import spaced
