@@ -29,9 +29,7 @@ class SimilarityJudge(LocalJudge):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options, "AutoModel")
-        positions = getattr(self.model.config, "max_position_embeddings", options.max_tokens)
-        room = positions - 2 if self.model.config.model_type.endswith("roberta") else positions
-        self._max_tokens = min(options.max_tokens, room)
+        self._max_tokens = self.room(options.max_tokens)
 
     def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
         """One judgement per exchange."""
@@ -63,19 +61,12 @@ class SimilarityJudge(LocalJudge):
         return found
 
     def _unit_vectors(self, texts: Sequence[str]) -> Any:
-        import torch
+        from torch.nn.functional import normalize
+
+        from astra_parts.rewards.embeddings import mean_states
 
         rows = [
             self.tokenizer(self.spaced(text))["input_ids"][: self._max_tokens] or [0]
             for text in texts
         ]
-        width = max(map(len, rows))
-        ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
-        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
-        with torch.inference_mode():
-            states = self.model(
-                input_ids=ids.to(self.device), attention_mask=mask.to(self.device)
-            ).last_hidden_state
-        weights = mask[:, :, None].float()
-        means = (states.float().cpu() * weights).sum(dim=1) / weights.sum(dim=1)
-        return torch.nn.functional.normalize(means, dim=1)
+        return normalize(mean_states(self.model, rows), dim=1)

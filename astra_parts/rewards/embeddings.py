@@ -12,6 +12,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import shortened
 from astra_core.models.control_tokens import control_ids, spaced
 from astra_core.models.folders import require_folder
+from astra_core.models.rows import pad_rows
 from astra_core.rollout import Prompt
 from astra_core.system import System
 
@@ -90,25 +91,23 @@ class Embedder:
         plain = [spaced(self._tokenizer, text, self._control_ids) for text in texts]
         ids = [self._tokenizer(text, add_special_tokens=False)["input_ids"] for text in plain]
         rows = [own[:_MAX_TOKENS] for own in ids]
-        found = [self._batch(rows[at : at + _BATCH]) for at in range(0, len(rows), _BATCH)]
+        batches = [rows[at : at + _BATCH] for at in range(0, len(rows), _BATCH)]
+        found = [mean_states(self._model, batch) for batch in batches]
         return torch.cat(found) if found else torch.zeros(0, 1)
 
-    def _batch(self, rows: Sequence[Sequence[int]]) -> Tensor:
-        width = max(1, *(len(row) for row in rows)) if rows else 1
-        ids = torch.zeros(len(rows), width, dtype=torch.long)
-        mask = torch.zeros(len(rows), width, dtype=torch.long)
-        for at, row in enumerate(rows):
-            ids[at, : len(row)] = torch.tensor(row, dtype=torch.long)
-            mask[at, : len(row)] = 1
-        # A row without a token must attend to something; its mean is set to 0 below.
-        seen = torch.where(mask.sum(dim=1, keepdim=True) > 0, mask, 1)
-        device = next(self._model.parameters()).device
-        body = self._model.base_model
-        states = body(input_ids=ids.to(device), attention_mask=seen.to(device)).last_hidden_state
-        weights = mask.float()[:, :, None]
-        summed = (states.float().cpu() * weights).sum(dim=1)
-        means: Tensor = summed / weights.sum(dim=1).clamp(min=1.0)
-        return means
+
+@torch.no_grad()
+def mean_states(model: Any, rows: Sequence[Sequence[int]]) -> Tensor:
+    """Mean last hidden state of each row, float32 on the CPU; zeros for one without a token."""
+    device = next(model.parameters()).device
+    read = pad_rows([()] * len(rows), [row or (0,) for row in rows], pad_id=0, device=device)
+    is_said = torch.tensor([[len(row) > 0] for row in rows], device=device)
+    # A row without a token must attend to something.
+    seen = torch.where(is_said, read.attention_mask, 1)
+    states = model.base_model(input_ids=read.input_ids, attention_mask=seen).last_hidden_state
+    weights = (read.attention_mask * is_said).cpu().float()[:, :, None]
+    means: Tensor = (states.float().cpu() * weights).sum(dim=1)
+    return means / weights.sum(dim=1).clamp(min=1.0)
 
 
 def _loaded(folder: str, device: torch.device) -> tuple[Any, Any]:
