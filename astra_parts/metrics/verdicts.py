@@ -1,7 +1,7 @@
 """Verdicts of a judge and a second one on turns and replies of rollouts: flagged or passed."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from astra_core.rollout import Graph, Node, Path
 from astra_parts.metrics.agreement import Pair
@@ -46,7 +46,10 @@ def confirmed_rate(
         known = [score for score in second.get(node.path, ()) if score is not None]
         return bool(known) and math.fsum(known) / len(known) >= second_threshold
 
-    return _share(graph, is_confirmed)
+    paths = _known_paths(graph)
+    if not paths:
+        return math.nan
+    return sum(any(map(is_confirmed, path)) for path in paths) / len(paths)
 
 
 def verdict_pairs(
@@ -69,13 +72,6 @@ def num_unjudged(seconds: Sequence[Scores]) -> int:
     """Number of replies without a score from the second judge."""
     scores = [score for second in seconds for own in second.values() for score in own]
     return sum(score is None for score in scores)
-
-
-def _share(graph: Graph, holds: Callable[[Node], bool]) -> float:
-    paths = _known_paths(graph)
-    if not paths:
-        return math.nan
-    return sum(any(map(holds, path)) for path in paths) / len(paths)
 
 
 def _known_paths(graph: Graph) -> list[tuple[Node, ...]]:

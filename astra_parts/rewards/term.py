@@ -1,7 +1,7 @@
 """A term of the reward ``terms``: one quantity of a turn, which the reward weights and adds up."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -63,11 +63,9 @@ class KnownWordsTerm(Term):
 
 def turns_of(graphs: Sequence[Graph]) -> list[Turn]:
     """Every turn of the graphs that was judged, in their order."""
-
-    def own(graph: Graph) -> Iterator[Turn]:
-        opening = graph.children[0].context_ids if graph.children else ()
-        for node in graph.nodes():
-            if node.is_judged:
-                yield Turn(graph.prompt, opening, node)
-
-    return [turn for graph in graphs for turn in own(graph)]
+    return [
+        Turn(graph.prompt, graph.children[0].context_ids, node)
+        for graph in graphs
+        for node in graph.nodes()
+        if node.is_judged
+    ]
