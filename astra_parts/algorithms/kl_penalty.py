@@ -24,7 +24,6 @@ from astra_core.rollout import Graph, Node
 from astra_core.settings.sections import refuse_unread
 from astra_parts.algorithms.functional import (
     adaptive_coefficient,
-    clipped_rewards,
     importance_weighted_kl,
     kl_penalised_rewards,
     stepped_coefficient,
@@ -109,12 +108,16 @@ class KLPenalty:
         return earned - sum(costs)
 
     def account(self, node: Node) -> tuple[float, list[float]]:
-        """The node's own reward, clipped if that is asked for, and what each token costs."""
-        limit = self._options.clip_reward
-        if limit is None:
-            return node.reward, self.token_costs(node)
-        own = torch.tensor([node.reward], dtype=torch.float64)
-        return float(clipped_rewards(own, limit=limit)), self.token_costs(node)
+        """The node's own reward, clipped if that is asked for, and what each token costs.
+
+        Sources of the clip, so that no reward by itself decides an update: Mnih et al., DQN, Nature
+        518 (2015), methods; of RLOO in TRL (``reward_clip_range``).
+        """
+        earned, limit = node.reward, self._options.clip_reward
+        if limit is not None:
+            # In this order a NaN stays one, and is refused where returns are compared.
+            earned = min(max(earned, -limit), limit)
+        return earned, self.token_costs(node)
 
     def token_costs(self, node: Node) -> list[float]:
         """The penalty of each trained token in the reward; zeros if it is not in the reward."""

@@ -17,7 +17,7 @@ from astra_core.algorithms.pairs import PairSelection, pair_figures, preference_
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.rollout import Graph, Node, Path
 from astra_core.system import System
-from astra_parts.algorithms.functional import aggregate, aggregation_weights, nll_losses
+from astra_parts.algorithms.functional import aggregate, aggregation_weights
 from astra_parts.algorithms.policy import mean_of
 from astra_parts.algorithms.policy_batch import PolicyBatch, PolicyStep, collated
 
@@ -49,8 +49,7 @@ def copying_loss(
     """Negative log-likelihood of the probes, summed with their weights."""
     attacker = system.attacker
     logprobs = token_logprobs(attacker.model, batch.rows, plan=attacker.plan)
-    losses = nll_losses(logprobs, weights=batch.advantages[:, 0])
-    total = aggregate(losses, batch.mask, mode=aggregation)
+    total = aggregate(-logprobs * batch.advantages[:, :1], batch.mask, mode=aggregation)
     moved = movement_figures(logprobs, batch.behaviour_logprobs, batch.mask, weight=batch.weight)
     return total, {**moved, "copied_nll_nats": mean_of(-logprobs, batch)}
 

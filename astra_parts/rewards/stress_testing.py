@@ -4,9 +4,8 @@ Hardy et al., ASTPrompter, arXiv:2407.09447, with the weights of ASTRA-RL. It ha
 does not reward novelty, so attackers converge to one sentence sooner than under ``adversarial``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Literal
 
 import torch
@@ -14,17 +13,10 @@ from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Tensor
 
+from astra_core.algorithms.functional import masked_mean, masked_sum
 from astra_core.config import NonNegative, Section
 from astra_core.reward import Reward, Signal
 from astra_core.rollout import Graph, Node
-from astra_parts.algorithms.functional import (
-    ast_rewards,
-    excess_nll,
-    mean_logprob,
-    sequence_probability,
-)
-
-Likelihood = Callable[[Float[Tensor, "B T"], Bool[Tensor, "B T"]], Float[Tensor, " B"]]
 
 
 class StressTestingReward(Reward):
@@ -82,11 +74,11 @@ class StressTestingReward(Reward):
 
     def _rewards(self, nodes: Sequence[Node]) -> list[float]:
         options = self.options
-        rewards: list[float] = ast_rewards(
-            *self._terms(nodes),
-            likelihood_weight=options.likelihood_weight,
-            joint_weight=options.joint_weight,
-            response_weight=options.response_weight,
+        likelihoods, joint_scores, scores = self._terms(nodes)
+        rewards: list[float] = (
+            options.likelihood_weight * likelihoods
+            + options.joint_weight * joint_scores
+            + options.response_weight * scores
         ).tolist()
         return rewards
 
@@ -94,18 +86,19 @@ class StressTestingReward(Reward):
         """Likelihood of each probe, how bad the exchange is and how bad the response is."""
         scores = torch.tensor([node.score for node in nodes], dtype=torch.float64)
         probe_scores = torch.tensor([node.probe_score for node in nodes], dtype=torch.float64)
-        likelihoods = _likelihood(self.options)(*_target_logprobs(nodes))
-        return likelihoods, torch.maximum(scores, probe_scores), scores
+        return self._likelihoods(nodes), torch.maximum(scores, probe_scores), scores
 
-
-def _likelihood(options: StressTestingReward.Options) -> Likelihood:
-    excess = partial(excess_nll, tolerated=options.tolerated_nll)
-    table: dict[str, Likelihood] = {
-        "mean_logprob": mean_logprob,
-        "excess_nll": lambda logprobs, mask: -excess(logprobs, mask),
-        "probability": sequence_probability,
-    }
-    return table[options.likelihood]
+    def _likelihoods(self, nodes: Sequence[Node]) -> Float[Tensor, " B"]:
+        """How likely the target finds each probe; see the option ``likelihood``."""
+        logprobs, mask = _target_logprobs(nodes)
+        if self.options.likelihood == "probability":
+            # 4e-39 for 34 tokens of fluent English, hence no signal; it reproduces ASTRA-RL.
+            return masked_sum(logprobs, mask, dim=-1).exp()
+        per_token = masked_mean(logprobs, mask, dim=-1)
+        if self.options.likelihood == "mean_logprob":
+            return per_token
+        # A penalty: unlike a reward for likelihood it does not favour ever blander probes.
+        return -(-per_token - self.options.tolerated_nll).relu()
 
 
 def _target_logprobs(nodes: Sequence[Node]) -> tuple[Float[Tensor, "B T"], Bool[Tensor, "B T"]]:

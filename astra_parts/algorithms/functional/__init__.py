@@ -16,16 +16,9 @@ from astra_parts.algorithms.functional.aggregation import (
     aggregation_weight as aggregation_weight,
     aggregation_weights as aggregation_weights,
 )
-from astra_parts.algorithms.functional.ast_reward import (
-    ast_rewards as ast_rewards,
-    excess_nll as excess_nll,
-    mean_logprob as mean_logprob,
-    sequence_probability as sequence_probability,
-)
 from astra_parts.algorithms.functional.divergences import divergence_scores as divergence_scores
 from astra_parts.algorithms.functional.groups import (
     AdvantageScale as AdvantageScale,
-    clipped_rewards as clipped_rewards,
     group_advantages as group_advantages,
     group_advantages_over_runs as group_advantages_over_runs,
     leave_one_out as leave_one_out,
@@ -34,7 +27,6 @@ from astra_parts.algorithms.functional.groups import (
 )
 from astra_parts.algorithms.functional.imitation import (
     distillation_advantages as distillation_advantages,
-    nll_losses as nll_losses,
     reward_weighted_probabilities as reward_weighted_probabilities,
     selection_size as selection_size,
     threshold_selection as threshold_selection,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from astra_core.algorithms.functional.groups import compact, group_index, moments_of
 from astra_core.algorithms.functional.masking import MIN_SPREAD
-from astra_core.algorithms.functional.shapes import require_alike, require_finite, require_positive
+from astra_core.algorithms.functional.shapes import require_alike, require_finite
 from astra_core.errors import ConfigurationError
 
 AdvantageScale = Literal["group", "batch", "none"]
@@ -137,15 +137,3 @@ def running_mean(rewards: Float[Tensor, " B"], *, mean: float, num_seen: int) ->
     batch_mean = float(rewards.detach().double().mean())
     start = mean if num_seen else batch_mean
     return start + (batch_mean - start) * (rewards.numel() / total), total
-
-
-def clipped_rewards(rewards: Float[Tensor, " N"], *, limit: float) -> Float[Tensor, " N"]:
-    """Rewards held within ``-limit`` and ``limit``, so that no single one decides an update.
-
-    Raises ConfigurationError if ``limit`` is not positive.
-
-    Source: Mnih et al., DQN, Nature 518 (2015), methods; of RLOO in TRL (``reward_clip_range``).
-    """
-    require_positive("1.0 holds rewards within -1 and 1", limit=limit)
-    require_finite(rewards=rewards)
-    return rewards.clamp(-limit, limit)

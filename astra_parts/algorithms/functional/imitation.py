@@ -1,8 +1,8 @@
 """Imitation: of the attacker's own best rollouts, or of a teacher's view of its tokens.
 
 Expert iteration keeps some rollouts (by threshold, by rank, or at random in proportion to reward)
-and trains on them with ``nll_losses``. On-policy distillation turns a teacher's log-probabilities
-of the attacker's own tokens into advantages for any policy-gradient surrogate.
+and trains on their likelihood. On-policy distillation turns a teacher's log-probabilities of the
+attacker's own tokens into advantages for any policy-gradient surrogate.
 """
 
 import torch
@@ -85,17 +85,6 @@ def selection_size(num_rollouts: int, *, fraction: float) -> int:
     """
     require_positive("0.5 draws half as many as there are", fraction=fraction)
     return max(int(num_rollouts * fraction), min(num_rollouts, 1))
-
-
-def nll_losses(
-    logprobs: Float[Tensor, "B T"], *, weights: Float[Tensor, " B"] | None = None
-) -> Float[Tensor, "B T"]:
-    """Negative log-likelihood of each token, in nats, times the weight of its sequence if given."""
-    require_rank(2, logprobs=logprobs)
-    if weights is None:
-        return -logprobs
-    require_same_shape(sequences=logprobs.new_empty(len(logprobs)), weights=weights)
-    return -logprobs * weights.detach()[:, None]
 
 
 def distillation_advantages(

@@ -7,7 +7,9 @@ from torch import Tensor, zeros_like
 
 from astra_core.algorithms.functional.off_policy import importance_ratios
 from astra_core.algorithms.functional.shapes import require_positive, require_same_shape
-from astra_core.errors import ConfigurationError, DataError
+from astra_core.errors import DataError
+
+_TOLERANCE = 1.5
 
 
 def importance_weighted_kl(
@@ -74,33 +76,24 @@ def adaptive_coefficient(
     return coefficient * (1 + error * num_samples / horizon)
 
 
-def stepped_coefficient(
-    coefficient: float, kl: float, *, target: float, tolerance: float = 1.5, factor: float = 2.0
-) -> float:
-    """KL coefficient times or over ``factor`` when the KL leaves a band around its target.
+def stepped_coefficient(coefficient: float, kl: float, *, target: float) -> float:
+    """KL coefficient doubled or halved when the KL leaves a band around its target.
+
+    The band is ``target / 1.5`` to ``target * 1.5``.
 
     Args:
         kl: Measured since the last update, in nats.
         target: Middle of the band, in nats; positive.
-        tolerance: The band is ``target / tolerance`` to ``target * tolerance``; at least 1.
-        factor: Above 1.
 
-    Raises ConfigurationError if ``target`` is not positive, ``tolerance`` below 1 or ``factor`` not
-    above 1.
+    Raises ConfigurationError if ``target`` is not positive.
 
     Source: Schulman et al., arXiv:1707.06347, section 4.
     """
     require_positive("a fixed coefficient needs none", target=target)
     _check_finite(kl)
-    if tolerance < 1 or factor <= 1:
-        msg = (
-            f"tolerance must be at least 1 and factor above 1, got {tolerance} and {factor}; "
-            "1.5 and 2.0 are the paper's"
-        )
-        raise ConfigurationError(msg)
-    if kl > target * tolerance:
-        return coefficient * factor
-    return coefficient / factor if kl < target / tolerance else coefficient
+    if kl > target * _TOLERANCE:
+        return coefficient * 2.0
+    return coefficient / 2.0 if kl < target / _TOLERANCE else coefficient
 
 
 def _check_finite(kl: float) -> None:

@@ -152,7 +152,7 @@ def test_a_weight_without_a_kl_that_it_makes_unbiased_is_refused(options):
     assert "\n" not in str(caught.value)
 
 
-@each_row(("reward", "expected"), [(3.0, 0.5), (-3.0, -0.5), (0.2, 0.2)])
+@each_row(("reward", "expected"), [(3.0, 0.5), (-3.0, -0.5), (0.2, 0.2), (0.5, 0.5), (-0.5, -0.5)])
 def test_a_reward_is_held_before_the_kl_is_taken_from_it(reward, expected):
     node = replace(node_with_kl(2.0), reward=reward)
     options = {"kl": "reward", "kl_estimator": "k1", "kl_coefficient": 0.5}
@@ -160,6 +160,12 @@ def test_a_reward_is_held_before_the_kl_is_taken_from_it(reward, expected):
     assert (expected, [1.0]) == penalty(clip_reward=0.5, **options).account(node)
     assert expected - 1.0 == penalty(clip_reward=0.5, **options).reward(node)
     assert (reward, [0.0]) == penalty().account(node)
+
+
+def test_a_reward_that_is_no_number_stays_none_where_it_is_held():
+    node = replace(node_with_kl(2.0), reward=math.nan)
+
+    assert math.isnan(penalty(clip_reward=0.5).account(node)[0])
 
 
 def test_the_coefficient_does_not_follow_a_kl_that_is_no_number():

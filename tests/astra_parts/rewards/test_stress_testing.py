@@ -1,4 +1,5 @@
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,41 @@ def test_the_option_says_what_likelihood_means(options, likelihood):
     expected = 0.025 * likelihood + 0.1 * 0.6 + 0.1 * 0.4
 
     assert [expected] == pytest.approx(rewards_of(NODE, **options))
+
+
+def test_long_probes_are_told_apart_where_their_probability_cannot():
+    """The defect A15: 0.0 for every probe of ordinary length."""
+    fluent, odd = (
+        tiny_node(0.0, score=0.0, probe_score=0.0, target_logprobs=(each,) * 120)
+        for each in (-2.6, -7.0)
+    )
+
+    assert [0.0] == rewards_of(odd, likelihood="probability")
+    assert [-2.6, -7.0] == pytest.approx(rewards_of(fluent, odd, likelihood_weight=1.0))
+
+
+def test_excess_costs_only_what_is_not_tolerated():
+    nodes = [
+        tiny_node(0.0, score=0.0, probe_score=0.0, target_logprobs=logprobs)
+        for logprobs in ((-2.0, -4.0), (-1.0,))
+    ]
+    options = {"likelihood": "excess_nll", "tolerated_nll": 2.5, "likelihood_weight": 1.0}
+
+    assert [-0.5, 0.0] == pytest.approx(rewards_of(*nodes, **options))
+
+
+def test_a_probe_without_tokens_is_defined():
+    nothing = tiny_node(0.0, score=0.0, probe_score=0.0, target_logprobs=())
+    expected = {"probability": 1.0, "mean_logprob": 0.0, "excess_nll": 0.0}
+    for name, likelihood in expected.items():
+        assert [likelihood] == rewards_of(nothing, likelihood=name, likelihood_weight=1.0)
+
+
+def test_each_weight_counts_its_own_term():
+    expected = {"likelihood_weight": math.exp(-8.0), "joint_weight": 0.6, "response_weight": 0.4}
+    for name, term in expected.items():
+        weights = {**dict.fromkeys(expected, 0.0), name: 1.0}
+        assert [term] == pytest.approx(rewards_of(NODE, likelihood="probability", **weights))
 
 
 @each_row(

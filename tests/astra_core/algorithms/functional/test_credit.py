@@ -244,21 +244,6 @@ def test_options_out_of_range_are_refused():
         unchecked.backed_up_rewards(rewards, torch.tensor([-1, 0]), discount=1.0, how="max")
 
 
-def test_rewards_are_held_within_the_limit_on_either_side():
-    rewards = torch.tensor([-3.0, -0.5, 0.0, 0.5, 0.6])
-
-    assert [-0.5, -0.5, 0.0, 0.5, 0.5] == parts.clipped_rewards(rewards, limit=0.5).tolist()
-
-
-@each_row("limit", [0.0, -1.0, float("nan")])
-def test_a_limit_that_is_not_positive_is_refused(limit):
-    with pytest.raises(ConfigurationError) as caught:
-        parts.clipped_rewards(torch.zeros(1), limit=limit)
-
-    expected = f"limit must be positive, got {limit}; 1.0 holds rewards within -1 and 1"
-    assert expected == str(caught.value)
-
-
 def test_first_turns_are_visited_as_often_as_all_that_follow_them():
     # Two first turns; the first leads to three second ones, the other to one.
     parents = torch.tensor([-1, -1, 0, 0, 0, 1])

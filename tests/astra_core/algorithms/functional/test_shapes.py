@@ -17,7 +17,6 @@ from astra_parts.algorithms import functional as parts
 from astra_parts.algorithms.functional import (
     advantages,
     aggregation,
-    ast_reward,
     divergences,
     imitation,
     margin_losses,
@@ -83,7 +82,6 @@ def unfitting(name, first, *, wanted, got):
 
 
 GAE = {"discount": 1.0, "decay": 1.0}
-WEIGHTS = {"likelihood_weight": 1.0, "joint_weight": 1.0, "response_weight": 1.0}
 CLIPS = {"clip_low": 0.2, "clip_high": 0.2}
 BETA = {"beta": 0.1}
 SOFT = {"temperature_good": 1.0, "temperature_bad": 1.0}
@@ -110,12 +108,7 @@ MASKED = [
     Guarded(masking.masked_variance, "values mask"),
     Guarded(masking.masked_whiten, "values mask"),
 ]
-LIKELIHOODS = [
-    Guarded(ast_reward.sequence_probability, "logprobs mask"),
-    Guarded(ast_reward.mean_logprob, "logprobs mask"),
-    Guarded(ast_reward.excess_nll, "logprobs mask", {"tolerated": 1.0}),
-    Guarded(preference.copied_pair_losses, "logprobs mask"),
-]
+LIKELIHOODS = [Guarded(preference.copied_pair_losses, "logprobs mask")]
 TOKEN_GAE = Guarded(advantages.token_gae, "rewards values mask", GAE)
 RETURNS = Guarded(advantages.reward_to_go, "rewards done mask", {"discount": 1.0})
 BACKED_UP = Guarded(
@@ -131,9 +124,6 @@ SAME_SHAPE = [
     WEIGHTS_OF_PAIRS,
     *MASKED,
     Guarded(parts.importance_weighted_kl, "kl log_ratios"),
-    Guarded(
-        ast_reward.ast_rewards, "likelihoods joint_scores response_scores", WEIGHTS, shape=VECTOR
-    ),
     Guarded(advantages.gae, "rewards values next_values done terminated", GAE),
     TOKEN_GAE,
     RETURNS,
@@ -190,7 +180,6 @@ RANKS = [
     Guarded(groups.num_flat_groups, "rewards"),
     Guarded(imitation.top_k_selection, "rewards", {"k": 1}, VECTOR),
     Guarded(imitation.reward_weighted_probabilities, "rewards", shape=VECTOR),
-    Guarded(imitation.nll_losses, "logprobs"),
     Guarded(aggregation.aggregation_weights, "mask", {"mode": "token_mean"}),
     Guarded(aggregation.aggregation_weight, "mask", {"mode": "token_mean", "max_length": 8}),
 ]
@@ -228,13 +217,6 @@ def test_columns_that_fit_neither_way_are_refused(guarded):
             assert expected == guarded.refusal(**{name: got})
         assert other_rank(name, 2, (3,)) == guarded.refusal(**{name: (3,)})
     assert other_rank(first, 2, (3,)) == guarded.refusal(**{first: (3,)})
-
-
-def test_weights_of_sequences_are_one_each():
-    guarded = Guarded(imitation.nll_losses, "logprobs weights")
-    for got in (MATRIX, ALONE, (3,)):
-        expected = other_shape("weights", "sequences", wanted=VECTOR, got=got)
-        assert expected == guarded.refusal(weights=got)
 
 
 def test_final_values_are_one_for_each_row():

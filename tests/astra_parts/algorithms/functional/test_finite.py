@@ -35,7 +35,6 @@ RANKINGS = {
     "running_mean": partial(fn.running_mean, mean=0.0, num_seen=0),
     "backed_up_rewards": partial(core.backed_up_rewards, parents=PATH, discount=1.0, how="max"),
     "preference_pairs": partial(core.preference_pairs, groups=ONE_GROUP),
-    "clipped_rewards": partial(fn.clipped_rewards, limit=1.0),
     "threshold_selection": partial(fn.threshold_selection, threshold=0.5),
     "top_k_selection": partial(fn.top_k_selection, k=1),
     "reward_weighted_probabilities": fn.reward_weighted_probabilities,

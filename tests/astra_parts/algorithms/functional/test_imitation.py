@@ -1,5 +1,4 @@
 import math
-from inspect import unwrap
 
 import pytest
 import torch
@@ -7,7 +6,7 @@ from each_row import each_row
 from hypothesis import given, settings, strategies as st
 
 from astra_core.algorithms import functional as core
-from astra_core.errors import ConfigurationError, ShapeError
+from astra_core.errors import ConfigurationError
 from astra_parts.algorithms import functional as fn
 
 LAWS = settings(max_examples=40, derandomize=True, deadline=None)
@@ -127,16 +126,6 @@ def test_selection_size_draws_at_least_one_of_any(num_rollouts, fraction, expect
     assert expected == fn.selection_size(num_rollouts, fraction=fraction)
 
 
-def test_nll_losses_are_weighted_per_sequence():
-    logprobs = torch.tensor([[-1.0, -2.0], [-3.0, -4.0]])
-
-    assert torch.equal(-logprobs, fn.nll_losses(logprobs))
-    assert fn.nll_losses(logprobs, weights=torch.tensor([1.0, 0.0])).tolist() == [
-        [1.0, 2.0],
-        [0.0, 0.0],
-    ]
-
-
 @each_row(
     ("call", "message"),
     [
@@ -151,11 +140,6 @@ def test_nll_losses_are_weighted_per_sequence():
 def test_options_out_of_range_are_refused(call, message):
     with pytest.raises(ConfigurationError, match=message):
         call()
-
-
-def test_weights_per_token_are_refused():
-    with pytest.raises(ShapeError, match="weights must have the shape of sequences"):
-        unwrap(fn.nll_losses)(torch.zeros(2, 3), weights=torch.zeros(2, 3))
 
 
 def test_distillation_looks_only_num_steps_ahead_and_not_into_padding():
