@@ -54,19 +54,14 @@ class SimilarityJudge(LocalJudge):
 
     def _vectors(self, texts: Sequence[str]) -> dict[str, Any]:
         """The unit vector of each text."""
-        found: dict[str, Any] = {}
-        for first in range(0, len(texts), self.options.batch_size):
-            batch = texts[first : first + self.options.batch_size]
-            found |= zip(batch, self._unit_vectors(batch), strict=True)
-        return found
-
-    def _unit_vectors(self, texts: Sequence[str]) -> Any:
         from torch.nn.functional import normalize
 
         from astra_parts.rewards.embeddings import mean_states
 
-        rows = [
-            self.tokenizer(self.spaced(text))["input_ids"][: self._max_tokens] or [0]
-            for text in texts
-        ]
-        return normalize(mean_states(self.model, rows), dim=1)
+        found: dict[str, Any] = {}
+        for first in range(0, len(texts), self.options.batch_size):
+            batch = texts[first : first + self.options.batch_size]
+            rows = [self.tokenizer(self.spaced(text))["input_ids"] for text in batch]
+            states = mean_states(self.model, [row[: self._max_tokens] or [0] for row in rows])
+            found |= zip(batch, normalize(states, dim=1), strict=True)
+        return found

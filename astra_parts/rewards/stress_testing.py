@@ -50,8 +50,15 @@ class StressTestingReward(Reward):
     def assign(self, graphs: Sequence[Graph]) -> list[Graph]:
         """Rewards every judged node; any other keeps 0 and is never trained on."""
         nodes = [node for graph in graphs for node in graph.nodes() if node.is_judged]
+        options = self.options
+        likelihoods, joint_scores, scores = self._terms(nodes)
+        worth = (
+            options.likelihood_weight * likelihoods
+            + options.joint_weight * joint_scores
+            + options.response_weight * scores
+        )
         # By identity: paths repeat from graph to graph.
-        rewards = dict(zip(map(id, nodes), self._rewards(nodes), strict=True))
+        rewards = dict(zip(map(id, nodes), worth.tolist(), strict=True))
 
         def rewarded(node: Node) -> Node:
             children = tuple(map(rewarded, node.children))
@@ -71,16 +78,6 @@ class StressTestingReward(Reward):
             "joint": options.joint_weight * float(joint_scores.mean()),
             "response": options.response_weight * float(scores.mean()),
         }
-
-    def _rewards(self, nodes: Sequence[Node]) -> list[float]:
-        options = self.options
-        likelihoods, joint_scores, scores = self._terms(nodes)
-        rewards: list[float] = (
-            options.likelihood_weight * likelihoods
-            + options.joint_weight * joint_scores
-            + options.response_weight * scores
-        ).tolist()
-        return rewards
 
     def _terms(self, nodes: Sequence[Node]) -> tuple[Tensor, Tensor, Tensor]:
         """Likelihood of each probe, how bad the exchange is and how bad the response is."""

@@ -48,8 +48,11 @@ def tree_gae(
     Source: Schulman et al., arXiv:1506.02438, eq. 16; cut against ended: Pardo et al.,
     arXiv:1712.00378.
     """
-    _check_turns(turn_rewards, parents, final_values, turn_discount=turn_discount)
-    _check_tokens(token_rewards, values, mask, num_turns=len(turn_rewards))
+    require_alike(1, turn_rewards=turn_rewards, parents=parents, final_values=final_values)
+    require_finite(turn_rewards=turn_rewards)
+    require_share("1 looks at all turns alike", turn_discount=turn_discount)
+    require_alike(2, token_rewards=token_rewards, values=values, mask=mask)
+    require_same_shape(turn_rewards=turn_rewards, rows=values.new_empty(len(values)))
     has_token = mask.any(-1)
     first = mask & (mask.cumsum(-1) == 1)
     last = mask & (mask.flip(-1).cumsum(-1).flip(-1) == 1)
@@ -70,17 +73,3 @@ def tree_gae(
         if bool((above >= 0).any()):
             future = future.index_add(0, above, worth / num_children[above])
     return advantages, returns
-
-
-def _check_tokens(token_rewards: Tensor, values: Tensor, mask: Tensor, *, num_turns: int) -> None:
-    require_alike(2, token_rewards=token_rewards, values=values, mask=mask)
-    turn_rewards = values.new_empty(num_turns)
-    require_same_shape(turn_rewards=turn_rewards, rows=values.new_empty(len(values)))
-
-
-def _check_turns(
-    turn_rewards: Tensor, parents: Tensor, final_values: Tensor, *, turn_discount: float
-) -> None:
-    require_alike(1, turn_rewards=turn_rewards, parents=parents, final_values=final_values)
-    require_finite(turn_rewards=turn_rewards)
-    require_share("1 looks at all turns alike", turn_discount=turn_discount)
