@@ -13,8 +13,8 @@ from astra_core.algorithms.functional.margins import PerPair, require_pairs, sca
 from astra_core.errors import ConfigurationError
 from astra_parts.algorithms.functional.margin_losses import require_label_smoothing
 
-DISCOPOP_TEMPERATURE = 0.05
-"""Of the mixture of two losses in DiscoPOP, arXiv:2406.08414, eq. 5."""
+# Of the mixture of two losses in DiscoPOP: over how much of the margin one becomes the other.
+_DISCOPOP_TEMPERATURE = 0.05
 
 
 def exo_losses(
@@ -39,24 +39,17 @@ def exo_losses(
     return right + wrong
 
 
-def discopop_losses(
-    chosen: PerPair, rejected: PerPair, *, beta: float, temperature: float = DISCOPOP_TEMPERATURE
-) -> PerPair:
+def discopop_losses(chosen: PerPair, rejected: PerPair, *, beta: float) -> PerPair:
     """A mixture of logistic and exponential loss that was found by search.
 
-    With ``m = sigmoid(beta h / temperature)``: ``-(1 - m) log sigmoid(beta h) + m exp(-beta h)``.
-    Where the pair is the wrong way round it is DPO; from about ``beta h = temperature`` on it is
-    the exponential loss. Not convex.
-
-    ``temperature``: over how much of ``beta h`` one passes into the other; in (0, 1).
+    With ``m = sigmoid(beta h / 0.05)``: ``-(1 - m) log sigmoid(beta h) + m exp(-beta h)``. Where
+    the pair is the wrong way round it is DPO; from about ``beta h = 0.05`` on it is the exponential
+    loss. Not convex.
 
     Source: Lu et al., DiscoPOP, arXiv:2406.08414, eq. 5.
     """
-    if not 0 < temperature < 1:
-        msg = f"temperature must lie in (0, 1), got {temperature}; 0.05 is the paper's"
-        raise ConfigurationError(msg)
     scaled = scaled_margins(chosen, rejected, beta)
-    cold = scaled / temperature
+    cold = scaled / _DISCOPOP_TEMPERATURE
     # One exponential of a sum: far out sigmoid is 0 and exp infinite, and their product nan.
     exponential = (logsigmoid(cold) - scaled).exp()
     return exponential - (-cold).sigmoid() * logsigmoid(scaled)
