@@ -54,14 +54,24 @@ class SimilarityJudge(LocalJudge):
 
     def _vectors(self, texts: Sequence[str]) -> dict[str, Any]:
         """The unit vector of each text."""
-        from torch.nn.functional import normalize
-
-        from astra_parts.rewards.embeddings import mean_states
-
         found: dict[str, Any] = {}
         for first in range(0, len(texts), self.options.batch_size):
             batch = texts[first : first + self.options.batch_size]
-            rows = [self.tokenizer(self.spaced(text))["input_ids"] for text in batch]
-            states = mean_states(self.model, [row[: self._max_tokens] or [0] for row in rows])
-            found |= zip(batch, normalize(states, dim=1), strict=True)
+            found |= zip(batch, self._unit_vectors(batch), strict=True)
         return found
+
+    def _unit_vectors(self, texts: Sequence[str]) -> Any:
+        import torch
+
+        from astra_core.models.rows import pad_rows
+
+        rows = [
+            self.tokenizer(self.spaced(text))["input_ids"][: self._max_tokens] or [0]
+            for text in texts
+        ]
+        read = pad_rows([()] * len(rows), rows, pad_id=0, device=self.device)
+        with torch.inference_mode():
+            output = self.model(input_ids=read.input_ids, attention_mask=read.attention_mask)
+        weights = read.attention_mask.cpu().float()[:, :, None]
+        means = (output.last_hidden_state.float().cpu() * weights).sum(dim=1) / weights.sum(dim=1)
+        return torch.nn.functional.normalize(means, dim=1)

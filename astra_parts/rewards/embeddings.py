@@ -91,23 +91,19 @@ class Embedder:
         plain = [spaced(self._tokenizer, text, self._control_ids) for text in texts]
         ids = [self._tokenizer(text, add_special_tokens=False)["input_ids"] for text in plain]
         rows = [own[:_MAX_TOKENS] for own in ids]
-        batches = [rows[at : at + _BATCH] for at in range(0, len(rows), _BATCH)]
-        found = [mean_states(self._model, batch) for batch in batches]
+        found = [self._batch(rows[at : at + _BATCH]) for at in range(0, len(rows), _BATCH)]
         return torch.cat(found) if found else torch.zeros(0, 1)
 
-
-@torch.no_grad()
-def mean_states(model: Any, rows: Sequence[Sequence[int]]) -> Tensor:
-    """Mean last hidden state of each row, float32 on the CPU; zeros for one without a token."""
-    device = next(model.parameters()).device
-    read = pad_rows([()] * len(rows), [row or (0,) for row in rows], pad_id=0, device=device)
-    is_said = torch.tensor([[len(row) > 0] for row in rows], device=device)
-    # A row without a token must attend to something.
-    seen = torch.where(is_said, read.attention_mask, 1)
-    states = model.base_model(input_ids=read.input_ids, attention_mask=seen).last_hidden_state
-    weights = (read.attention_mask * is_said).cpu().float()[:, :, None]
-    means: Tensor = (states.float().cpu() * weights).sum(dim=1)
-    return means / weights.sum(dim=1).clamp(min=1.0)
+    def _batch(self, rows: Sequence[Sequence[int]]) -> Tensor:
+        device, body = next(self._model.parameters()).device, self._model.base_model
+        read = pad_rows([()] * len(rows), [row or (0,) for row in rows], pad_id=0, device=device)
+        is_said = torch.tensor([[len(row) > 0] for row in rows], device=device)
+        # A row without a token must attend to something; its mean is set to 0 below.
+        seen = torch.where(is_said, read.attention_mask, 1)
+        states = body(input_ids=read.input_ids, attention_mask=seen).last_hidden_state
+        weights = (read.attention_mask * is_said).cpu().float()[:, :, None]
+        summed: Tensor = (states.float().cpu() * weights).sum(dim=1)
+        return summed / weights.sum(dim=1).clamp(min=1.0)
 
 
 def _loaded(folder: str, device: torch.device) -> tuple[Any, Any]:
