@@ -52,6 +52,7 @@ from astra_parts.algorithms.functional.policy_gradient import (
     is_clipped as is_clipped,
     is_dual_clipped as is_dual_clipped,
     reinforce_surrogate as reinforce_surrogate,
+    soft_surrogate as soft_surrogate,
     truncated_surrogate as truncated_surrogate,
     value_losses as value_losses,
 )
@@ -65,5 +66,4 @@ from astra_parts.algorithms.functional.preference_variants import (
     nca_losses as nca_losses,
     sppo_losses as sppo_losses,
 )
-from astra_parts.algorithms.functional.soft_clipping import soft_surrogate as soft_surrogate
 from astra_parts.algorithms.functional.turns import tree_gae as tree_gae

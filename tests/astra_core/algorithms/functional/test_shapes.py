@@ -22,7 +22,6 @@ from astra_parts.algorithms.functional import (
     margin_losses,
     policy_gradient,
     preference_variants,
-    soft_clipping,
     turns,
 )
 
@@ -199,7 +198,7 @@ COLUMNS = [
     Guarded(policy_gradient.is_clipped, "log_ratios advantages", CLIPS),
     Guarded(policy_gradient.is_dual_clipped, "log_ratios advantages", {"dual_clip": 3.0}),
     Guarded(policy_gradient.importance_sampling_surrogate, "log_ratios advantages"),
-    Guarded(soft_clipping.soft_surrogate, "log_ratios advantages", SOFT),
+    Guarded(policy_gradient.soft_surrogate, "log_ratios advantages", SOFT),
     Guarded(
         policy_gradient.truncated_surrogate, "logprobs log_ratios advantages", {"max_ratio": 2.0}
     ),
