@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Self
 
 from pydantic import Field
 
@@ -46,61 +45,40 @@ class Spent:
     tokens_out: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The present limits of a budget; infinite where there is none."""
-
-    calls: float
-    tokens: float
-    money: float
-
-    @classmethod
-    def of(cls, budget: Budget, *, is_evaluation: bool) -> Self:
-        """The limits for an evaluation, or for everything else."""
-        share = 1.0 if is_evaluation else 1.0 - budget.evaluation_share
-        # Rounded: 0.9 * 100 must be 90 calls.
-        calls, tokens, money = (
-            math.inf if each is None else round(each * share, 9)
-            for each in (budget.calls, budget.tokens, budget.money)
-        )
-        return cls(calls, tokens, money)
-
-    def reached(self, spent: Spent, prices: Prices, *, calls: int = 1) -> str:
-        """The limit that leaves no room for this many calls, in words; empty if none does."""
-        if spent.calls + calls > self.calls:
-            return f"{spent.calls} of {self.calls:.0f} calls made and {calls} more to make"
-        tokens = spent.tokens_in + spent.tokens_out
-        if tokens >= self.tokens:
-            return f"{tokens} of {self.tokens:.0f} tokens used"
-        money = prices.cost(spent.tokens_in, spent.tokens_out)
-        return f"{money:.4g} of {self.money:.4g} spent" if money >= self.money else ""
-
-
 class Purse:
     """Keeps track of which limits hold at the moment."""
 
     def __init__(self, budget: Budget, prices: Prices) -> None:
         self.name = budget.name
-        self.prices = prices
-        self._budget = budget
-        self._is_evaluation = False
+        self._budget, self._prices = budget, prices
+        self._reserved = budget.evaluation_share
 
-    @property
-    def limits(self) -> Limits:
-        """The limits that hold now."""
-        return Limits.of(self._budget, is_evaluation=self._is_evaluation)
+    def reached(self, spent: Spent, *, calls: int = 1) -> str:
+        """The limit that leaves no room for this many calls, in words; empty if none does."""
+        limits = (self._budget.calls, self._budget.tokens, self._budget.money)
+        # Rounded: 0.9 * 100 must be 90 calls.
+        most_calls, most_tokens, most_money = (
+            math.inf if each is None else round(each * (1.0 - self._reserved), 9) for each in limits
+        )
+        if spent.calls + calls > most_calls:
+            return f"{spent.calls} of {most_calls:.0f} calls made and {calls} more to make"
+        tokens = spent.tokens_in + spent.tokens_out
+        if tokens >= most_tokens:
+            return f"{tokens} of {most_tokens:.0f} tokens used"
+        money = self._prices.cost(spent.tokens_in, spent.tokens_out)
+        return f"{money:.4g} of {most_money:.4g} spent" if money >= most_money else ""
 
     @property
     def reserve(self) -> str:
         """What of the budget is kept for evaluations now, in words; empty for nothing."""
-        share = 0.0 if self._is_evaluation else self._budget.evaluation_share
+        share = self._reserved
         return f"; evaluation_share keeps {share:.0%} of it for evaluations" if share else ""
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """A scope in which the share of evaluations may be spent."""
-        before, self._is_evaluation = self._is_evaluation, True
+        before, self._reserved = self._reserved, 0.0
         try:
             yield
         finally:
-            self._is_evaluation = before
+            self._reserved = before

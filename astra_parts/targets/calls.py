@@ -177,7 +177,7 @@ class Calls:
         self.tally.kept += len(known)
         if missing:
             spent = self.replies.spent(self._purse.name)
-            self._refuse(self._purse.limits.reached(spent, self._purse.prices, calls=len(missing)))
+            self._refuse(self._purse.reached(spent, calls=len(missing)))
             known |= zip(missing, self._asked(list(missing.values())), strict=True)
         return [known[key] for key in keys]
 

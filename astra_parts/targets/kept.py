@@ -124,7 +124,7 @@ class KeptReplies:
     def count(self, purse: Purse) -> str:
         """The limit of the budget that leaves no room for a call; if there is none, counts one."""
         with self._opened() as database, _whole(database):
-            refused = purse.limits.reached(self.spent(purse.name), purse.prices)
+            refused = purse.reached(self.spent(purse.name))
             if not refused:
                 database.execute(
                     "INSERT INTO spent VALUES (?, 1, 0, 0) "
