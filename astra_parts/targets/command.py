@@ -27,9 +27,9 @@ from astra_core.files import file_digest, record_digest
 from astra_core.redaction import masked
 from astra_core.target import Surroundings
 from astra_parts.targets.calls import CallError, CallOptions, Calls, Question, about_tokens
-from astra_parts.targets.kept import MOST_TOKENS, Kept
+from astra_parts.targets.kept import Kept
 from astra_parts.targets.outcomes import Asker, CalledTarget
-from astra_parts.targets.wire import said
+from astra_parts.targets.wire import counted_tokens, said
 
 _FINISHES = {"stop", "length", "filter"}
 
@@ -183,10 +183,6 @@ def _read(line: bytes, body: Mapping[str, Any]) -> Kept:
         text,
         str(told.get("thinking") or ""),
         finish if finish in _FINISHES else "stop",
-        _count(told.get("tokens_in"), asked),
-        _count(told.get("tokens_out"), text),
+        counted_tokens(told.get("tokens_in"), asked),
+        counted_tokens(told.get("tokens_out"), text),
     )
-
-
-def _count(told: Any, text: str) -> int:
-    return told if type(told) is int and 0 <= told < MOST_TOKENS else about_tokens(text)

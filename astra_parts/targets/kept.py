@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from astra_core.errors import ConfigurationError
@@ -93,8 +93,7 @@ class KeptReplies:
 
     def keep(self, key: str, reply: Kept, *, account: str, budget: str) -> None:
         """Writes a reply, its cost and its user, all or nothing."""
-        own = (reply.text, reply.thinking, reply.finish, reply.tokens_in, reply.tokens_out)
-        values = (key, *own, reply.seconds, reply.model)
+        values = (key, *astuple(reply))
         with self._opened() as database, _whole(database):
             marks = ",".join("?" * len(values))
             insert = f"INSERT OR REPLACE INTO replies (key, {_COLUMNS}) VALUES ({marks})"  # noqa: S608

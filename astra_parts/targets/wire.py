@@ -185,12 +185,13 @@ def _tokens(answer: Mapping[str, Any], prompt: str, text: str) -> tuple[int, int
     """Tokens read and written, as the server counts them, or an estimate."""
     usage = answer.get("usage")
     usage = usage if isinstance(usage, dict) else {}
+    num_read = counted_tokens(usage.get("prompt_tokens"), prompt)
+    return num_read, counted_tokens(usage.get("completion_tokens"), text)
 
-    def counted(name: str, of: str) -> int:
-        count = usage.get(name)
-        return count if type(count) is int and 0 <= count < MOST_TOKENS else about_tokens(of)
 
-    return counted("prompt_tokens", prompt), counted("completion_tokens", text)
+def counted_tokens(count: Any, text: str) -> int:
+    """The count that an answer gives for a text, if it is one; else an estimate."""
+    return count if type(count) is int and 0 <= count < MOST_TOKENS else about_tokens(text)
 
 
 def _model(answer: Mapping[str, Any]) -> str:
