@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from astra_core.config import Section
-from astra_core.errors import ConfigurationError
-from astra_core.registry import NoOptions, resolve
 from astra_parts.sink import Recorder, Sink, SinkRun
+from astra_parts.testing.contracts.common import class_of, options_of, promise
 
 _STEPS: tuple[tuple[dict[str, float], int], ...] = (
     ({"eval/attack_success_rate": 0.25}, 0),
@@ -27,25 +25,18 @@ def check_sink(plugin: str | type[Sink], **options: Any) -> None:
     step, also after a run that failed.
     - Two runs do not affect each other.
     """
-    found: type[Sink] = resolve("sink", plugin) if isinstance(plugin, str) else plugin
+    found = class_of("sink", plugin)
     found.check()
-    section: type[Section] = getattr(found, "Options", NoOptions)
-    try:
-        section.read({**options, "no such option": 1}, where="sink options")
-    except ConfigurationError:
-        pass
-    else:
-        _refuse(f"{found.__name__}.Options refuses an unknown option")
-    own = section.read(options, where="sink options")
+    own = options_of("sink", found, options)
     with tempfile.TemporaryDirectory() as place:
         first = SinkRun("5f" * 32, Path(place) / "first", {"training": {"lr": 0.5}})
         other = SinkRun("c0" * 32, Path(place) / "other", {})
-        once = [(figures, step) for figures, step in _STEPS]
-        _promise(once, _given(found(own, run=first), _STEPS), "a run is recorded")
+        once = list(_STEPS)
+        _check_equal(once, _given(found(own, run=first), _STEPS), "a run is recorded")
         later = ({"train/loss": 0.125}, 3)
         again = _given(found(own, run=first), (*_STEPS, later))
-        _promise([later], again, "a resumed run records no figure twice, and goes on")
-        _promise(once, _given(found(own, run=other), _STEPS), "another run starts empty")
+        _check_equal([later], again, "a resumed run records no figure twice, and goes on")
+        _check_equal(once, _given(found(own, run=other), _STEPS), "another run starts empty")
 
 
 def _given(sink: Sink, steps: Any) -> list[tuple[dict[str, float], int]]:
@@ -65,12 +56,6 @@ def _given(sink: Sink, steps: Any) -> list[tuple[dict[str, float], int]]:
     return given
 
 
-def _promise(expected: Any, found: Any, promise: str) -> None:
-    """Raises unless both are equal; not an ``assert``, which ``python -O`` removes."""
-    if expected != found:
-        _refuse(f"{promise}, got {found}")
-
-
-def _refuse(promise: str) -> None:
-    msg = f"broken promise: {promise}"
-    raise AssertionError(msg)
+def _check_equal(expected: Any, found: Any, words: str) -> None:
+    """Raises unless both are equal."""
+    promise(expected == found, f"{words}, got {found}")
