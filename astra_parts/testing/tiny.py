@@ -217,40 +217,24 @@ def _byte_tokenizer() -> Any:
 def _tiny_model(
     kind: str, vocabulary_size: int, max_positions: int, *, layers: int, seed: int
 ) -> Any:
-    with torch_seeded(derive_seed(seed, "tiny language model")):
-        return _build(kind, vocabulary_size, max_positions, layers=layers)
-
-
-def _build(kind: str, vocabulary_size: int, max_positions: int, *, layers: int) -> Any:
-    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+    from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
     # Far wider than a real initialisation: next-token probabilities differ by context, as in a
     # trained model, so that a mistake in positions or masks shows.
     spread = 0.3
     # Ids of the tokenizer, not the architecture's defaults: transformers warns if they differ.
     ends = {"bos_token_id": None, "eos_token_id": 0, "pad_token_id": None}
+    shape = {
+        "vocab_size": vocabulary_size,
+        "hidden_size": 16,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 2,
+        "max_position_embeddings": max_positions,
+        "initializer_range": spread,
+    }
     if kind == "gpt2":
-        return GPT2LMHeadModel(
-            GPT2Config(
-                vocab_size=vocabulary_size,
-                n_positions=max_positions,
-                n_embd=16,
-                n_layer=layers,
-                n_head=2,
-                initializer_range=spread,
-                **ends,
-            )
-        )
-    return LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=vocabulary_size,
-            hidden_size=16,
-            intermediate_size=32,
-            num_hidden_layers=layers,
-            num_attention_heads=2,
-            max_position_embeddings=max_positions,
-            tie_word_embeddings=True,
-            initializer_range=spread,
-            **ends,
-        )
-    )
+        config = GPT2Config(**shape, **ends)
+    else:
+        config = LlamaConfig(**shape, **ends, intermediate_size=32, tie_word_embeddings=True)
+    with torch_seeded(derive_seed(seed, "tiny language model")):
+        return AutoModelForCausalLM.from_config(config)
