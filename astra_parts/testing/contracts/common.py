@@ -121,9 +121,8 @@ def are_close(value: float, other: float) -> bool:
 def check_figures(figures: Mapping[str, float] | None) -> None:
     """Checks that all figures about an experience are finite."""
     for name, value in (figures or {}).items():
-        promise(
-            math.isfinite(value), f"a figure about an experience is finite, got {value} for {name}"
-        )
+        words = f"a figure about an experience is finite, got {value} for {name}"
+        promise(math.isfinite(value), words)
 
 
 def promise(holds: bool, words: str) -> None:

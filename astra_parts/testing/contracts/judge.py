@@ -1,6 +1,6 @@
 """The contract of a judge."""
 
-from collections.abc import Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, get_args
 
@@ -34,13 +34,10 @@ def check_judge(plugin: str | type[Judge], **options: Any) -> None:
     promise(_are_close(found, alone), "a judgement does not depend on the batch")
     turned = judge.judge(exchanges[::-1])[::-1]
     promise(_are_close(found, turned), "judgements come in the order of the exchanges")
-    with ThreadPoolExecutor(max_workers=1) as worker:
-        elsewhere = worker.submit(judge.judge, exchanges).result()
+    elsewhere = _in_a_thread(judge.judge, exchanges)
     promise(_are_close(found, elsewhere), "a judgement does not depend on the thread")
-    places = get_args(Rater.__annotations__["works_on"])
-    promise(judge.works_on in places, f"works_on is one of {places}, got {judge.works_on!r}")
     promise(list(judge.judge([])) == [], "an empty batch gives an empty list")
-    promise(bool(version) and judge.version == version, "a version names the judge and stays")
+    _check_names(judge, version, "judge")
 
 
 def _exchanges() -> list[Exchange]:
@@ -93,10 +90,19 @@ def check_scorer(plugin: str | type[Scorer], **options: Any) -> None:
     promise(all(map(are_close, scores, alone)), "a score does not depend on the batch")
     turned = scorer.score(TEXTS[::-1])[::-1]
     promise(all(map(are_close, scores, turned)), "scores come in the order of the texts")
-    with ThreadPoolExecutor(max_workers=1) as worker:
-        elsewhere = worker.submit(scorer.score, TEXTS).result()
+    elsewhere = _in_a_thread(scorer.score, TEXTS)
     promise(all(map(are_close, scores, elsewhere)), "a score does not depend on the thread")
-    places = get_args(Rater.__annotations__["works_on"])
-    promise(scorer.works_on in places, f"works_on is one of {places}, got {scorer.works_on!r}")
     promise(list(scorer.score([])) == [], "an empty batch gives an empty list")
-    promise(bool(version) and scorer.version == version, "a version names the scorer and stays")
+    _check_names(scorer, version, "scorer")
+
+
+def _in_a_thread(rate: Callable[[Any], Any], items: Sequence[Any]) -> Any:
+    with ThreadPoolExecutor(max_workers=1) as worker:
+        return worker.submit(rate, items).result()
+
+
+def _check_names(rater: Scorer | Judge, version: str, kind: str) -> None:
+    """Checks where it works, and that it still has the version that it had first."""
+    places = get_args(Rater.__annotations__["works_on"])
+    promise(rater.works_on in places, f"works_on is one of {places}, got {rater.works_on!r}")
+    promise(bool(version) and rater.version == version, f"a version names the {kind} and stays")
