@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
@@ -71,13 +71,9 @@ class Mixture(Target):
             if isinstance(part, CausalLM):
                 models[str(kind)] = part.language_model
         places = {part.works_on for part in self._parts.values()}
-        self._place: Any = next((p for p in ("gpu", "cpu") if p in places), "elsewhere")
-
-    @property
-    def works_on(self) -> Literal["cpu", "gpu", "elsewhere"]:  # type: ignore[override]
-        """Where its first part that must not be disturbed works."""
-        place: Literal["cpu", "gpu", "elsewhere"] = self._place
-        return place
+        # Where its first part that must not be disturbed works.
+        place: Any = next((p for p in ("gpu", "cpu") if p in places), "elsewhere")
+        self.works_on = place
 
     @property
     def vocabulary(self) -> str:  # type: ignore[override]
