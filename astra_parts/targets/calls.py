@@ -6,11 +6,10 @@ A target defines one call, ``Ask``; everything else is the same for an endpoint 
 import random
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -119,15 +118,6 @@ Ask = Callable[[Question], Kept]
 """One try: the reply, or ``CallError``. Called in several threads."""
 
 
-@dataclass(slots=True)
-class Tally:
-    """Counts of this process for the log, which a kill loses."""
-
-    calls: int = 0
-    kept: int = 0
-    failures: Counter[str] = field(default_factory=Counter)
-
-
 class Calls:
     """Answers questions from kept replies or by asking the target.
 
@@ -151,7 +141,6 @@ class Calls:
         self.subject = subject
         self._place = place
         self.options = options
-        self.tally = Tally()
         self.replies = KeptReplies(options.replies / f"{file}.sqlite")
         self.account = "none"
         self._ask = ask
@@ -174,7 +163,6 @@ class Calls:
         known: dict[str, Kept | Failure] = dict(self.replies.found(keys))
         self.replies.use(list(known), account=self.account)
         missing = {each.key: each for each in questions if each.key not in known}
-        self.tally.kept += len(known)
         if missing:
             spent = self.replies.spent(self._purse.name)
             self._refuse(self._purse.reached(spent, calls=len(missing)))
@@ -224,7 +212,8 @@ class Calls:
     def _answer(self, question: Question) -> Kept | Failure:
         """The reply to a question, after as many tries as are needed and allowed."""
         if self._row >= self._patience:
-            return self._failed(f"not asked: the last {self._row} calls have failed", "down")
+            words = f"not asked: the last {self._row} calls have failed"
+            return Failure(f"{self.subject}: {words}", "down")
         try:
             return self._tried(question)
         except BaseException:
@@ -246,14 +235,13 @@ class Calls:
                     break
         if not last.is_final:
             self._row += 1
-        return self._failed(last.words, last.kind)
+        return Failure(f"{self.subject}: {last.words}", last.kind)
 
     def _try(self, question: Question) -> Kept:
         """One try, counted before it is made and kept before it is returned."""
         if self._stop.wait(self._pace.turn(question.tokens)):
             raise CallError(kind="down", words="stopped before it was asked", is_final=True)
         self._refuse(self.replies.count(self._purse))
-        self.tally.calls += 1
         start = time.perf_counter()
         found = self._ask(question).storable()
         reply = replace(found, seconds=time.perf_counter() - start)
@@ -265,10 +253,6 @@ class Calls:
     def _wait_s(self, number: int, error: CallError) -> float:
         backoff_s = min(_LONGEST_BACKOFF_S, self.options.backoff_s * 2.0**number)
         return max(error.wait_s, backoff_s * self._jitter.uniform(0.5, 1.0))
-
-    def _failed(self, words: str, kind: str) -> Failure:
-        self.tally.failures[kind] += 1
-        return Failure(f"{self.subject}: {words}", kind)
 
     def _refuse(self, reached: str) -> None:
         if reached:
