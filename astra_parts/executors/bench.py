@@ -62,6 +62,15 @@ class Bench:
         self.holder = ""
         self.version = ""
 
+    def answer(
+        self, task: Task, work: Work | None, weights: Weights | None
+    ) -> tuple[Any, Exception | None]:
+        """The result of ``do``, or the error with its trace as a note, for the parent to raise."""
+        try:
+            return self.do(task, work, weights), None
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - raised again in the parent
+            return None, portable(error)
+
     def do(self, task: Task, work: Work | None = None, weights: Weights | None = None) -> Any:
         """The result of a shard.
 

@@ -19,7 +19,7 @@ from astra_core.config import Section
 from astra_core.errors import ConfigurationError, LostProcessError, StaleWorkerError
 from astra_core.errors.packages import require_package
 from astra_core.executor import Advance, Executor, Weights, Work
-from astra_parts.executors.bench import Bench, Held, Task, portable
+from astra_parts.executors.bench import Bench, Held, Task
 from astra_parts.executors.ledger import Ledger, WorkersOptions
 
 LOOPBACK = "127.0.0.1"
@@ -53,10 +53,7 @@ class RayBench:
         self, task: Task, work: Work | None, weights: Weights | None
     ) -> tuple[Any, Exception | None]:
         """The result of a shard, or the error."""
-        try:
-            return self._bench.do(task, work, weights), None
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - raised again in the driver
-            return None, portable(error)
+        return self._bench.answer(task, work, weights)
 
 
 @dataclass(slots=True, eq=False)

@@ -18,7 +18,7 @@ from typing import Any
 
 from astra_core.config import Section
 from astra_core.executor import Advance, Executor, Weights, Work
-from astra_parts.executors.bench import Bench, Held, Task, portable
+from astra_parts.executors.bench import Bench, Held, Task
 from astra_parts.executors.ledger import Ledger, WorkersOptions
 
 _POLL_S = 0.2
@@ -148,16 +148,8 @@ def _serve(pipe: Connection) -> None:
     bench = Bench()
     with suppress(EOFError, OSError):
         while True:
-            call, task, work, weights = pipe.recv()
-            pipe.send((call, *_try_task(bench, task, work, weights)))
-
-
-def _try_task(bench: Bench, *asked: Any) -> tuple[Any, BaseException | None]:
-    """The result, or the error with its trace as a note, for the parent to raise."""
-    try:
-        return bench.do(*asked), None
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - raised again in the parent
-        return None, portable(error)
+            call, *asked = pipe.recv()
+            pipe.send((call, *bench.answer(*asked)))
 
 
 def _end_with_parent() -> None:
