@@ -180,12 +180,12 @@ class TextTrainer(ServiceTrainer):
         )
         limit_s, every_s = self.options.job_limit_s, self.options.poll_s
         end = wait_for(lambda: self.service.look(job["id"]), limit_s=limit_s, every_s=every_s)
-        if end.outcome == "succeeded":
+        if end.status == "succeeded":
             return str(end.record["model"])
-        if end.outcome != "timed_out":
-            self._ended(attempt, end.outcome, end.detail)
+        if end.status != "timed_out":
+            self._ended(attempt, end.status, end.detail)
         subject = f"job {job['id']}"
-        raise _failed(subject, end.outcome, end.detail)
+        raise _failed(subject, end.status, end.detail)
 
     def _attempt(self, iteration: int) -> int:
         """The number of jobs of the iteration that ended without a model."""
@@ -205,17 +205,16 @@ class TextTrainer(ServiceTrainer):
         look_up: Callable[[Intent], Mapping[str, Any] | None],
     ) -> Result:
         """The id of what a service made; a refusal ends the run for good."""
-        found: dict[str, str] = {}
 
-        def kept(record: Mapping[str, Any] | None) -> dict[str, str] | None:
-            return None if record is None else {"id": str(record["id"])}
+        def named(record: Mapping[str, Any]) -> dict[str, str]:
+            return {"id": str(record["id"])}
 
         try:
             return self.asked.once(
                 part,
                 request,
-                do=lambda intent: kept(do(intent)) or found,
-                look_up=lambda intent: kept(look_up(intent)),
+                do=lambda intent: named(do(intent)),
+                look_up=lambda intent: (known := look_up(intent)) and named(known),
             )
         except ServiceRefusal as error:
             self._ended(int(part.rpartition("-")[2]), "refused", str(error))

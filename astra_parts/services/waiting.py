@@ -6,7 +6,7 @@ its limit, so that a service's new word cannot make it last for ever.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Outcome = Literal["succeeded", "failed", "cancelled", "refused", "expired", "timed_out"]
@@ -42,15 +42,6 @@ class Seen:
         return _WORDS.get(self.status.strip().lower().replace(" ", "_").replace("-", "_"))
 
 
-@dataclass(frozen=True, slots=True)
-class WaitResult:
-    """How a wait ended."""
-
-    outcome: Outcome
-    detail: str = ""
-    record: Mapping[str, Any] = field(default_factory=dict)
-
-
 def wait_for(
     look: Callable[[], Seen],
     *,
@@ -58,18 +49,20 @@ def wait_for(
     every_s: float = 1.0,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> WaitResult:
-    """How a piece of work ended; there is one last check when the limit is reached.
+) -> Seen:
+    """The last report on a piece of work; there is one last check when the limit is reached.
 
     ``look``: asks the service; its error is raised.
+
+    Returns the report, whose status is the outcome: ``timed_out`` where the work has not ended.
     """
     end = clock() + limit_s
     while True:
         is_last = clock() >= end
         seen = look()
         if seen.outcome is not None:
-            return WaitResult(seen.outcome, seen.detail, seen.record)
+            return replace(seen, status=seen.outcome)
         if is_last:
             detail = f"still {seen.status!r} after {limit_s:g} s"
-            return WaitResult("timed_out", detail, seen.record)
+            return Seen("timed_out", detail, seen.record)
         sleep(max(0.0, min(every_s, end - clock())))

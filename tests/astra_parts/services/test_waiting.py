@@ -1,7 +1,7 @@
 import pytest
 from each_row import each_row
 
-from astra_parts.services.waiting import Seen, WaitResult, wait_for
+from astra_parts.services.waiting import Seen, wait_for
 
 
 class Hours:
@@ -43,7 +43,8 @@ def waited(*statuses, limit_s=10.0, every_s=4.0):
 def test_every_end_is_known(word, outcome):
     ending, naps = waited("queued", "running", word)
 
-    assert WaitResult(outcome, "why", {"model": "m"}) == ending
+    assert Seen(outcome, "why", {"model": "m"}) == ending
+    assert outcome == ending.outcome
     assert [4.0, 4.0] == naps
 
 
@@ -51,14 +52,14 @@ def test_every_end_is_known(word, outcome):
 def test_no_wait_is_longer_than_its_limit(word):
     ending, naps = waited(word)
 
-    assert ("timed_out", f"still '{word}' after 10 s") == (ending.outcome, ending.detail)
+    assert ("timed_out", f"still '{word}' after 10 s") == (ending.status, ending.detail)
     assert [4.0, 4.0, 2.0] == naps
 
 
 def test_what_ended_at_the_limit_has_ended():
     ending, _ = waited("running", "running", "running", "succeeded")
 
-    assert "succeeded" == ending.outcome
+    assert "succeeded" == ending.status
 
 
 def test_an_error_of_the_service_passes_through():
