@@ -7,7 +7,6 @@ equal and 1 if not.
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor
@@ -17,17 +16,6 @@ from astra_core.errors.exception_text import excerpt, shortened
 from astra_core.files import read_json
 from astra_core.redaction import visible
 from astra_parts.arguments import LineParser, not_negative
-
-
-@dataclass(frozen=True, slots=True)
-class DumpDifference:
-    """How two dumps differ.
-
-    ``name``: the tensor; in the order batch, gradient, weight.
-    """
-
-    name: str
-    reason: str
 
 
 def read_dump(folder: Path) -> dict[str, Tensor]:
@@ -48,14 +36,11 @@ def read_dump(folder: Path) -> dict[str, Tensor]:
 
 def differences(
     first: Mapping[str, Tensor], second: Mapping[str, Tensor], *, tolerance: float = 0.0
-) -> list[DumpDifference]:
-    """Where two dumps differ, the earliest computed first."""
-    found = []
-    for name in [*first, *(name for name in second if name not in first)]:
-        reason = _reason(first.get(name), second.get(name), tolerance)
-        if reason:
-            found.append(DumpDifference(name, reason))
-    return found
+) -> dict[str, str]:
+    """How the tensors that differ do, by their names: batch, gradient, weight, as computed."""
+    names = dict.fromkeys([*first, *second])
+    reasons = {name: _reason(first.get(name), second.get(name), tolerance) for name in names}
+    return {name: reason for name, reason in reasons.items() if reason}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,8 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"error: {error}\n")
         return 2
     found = differences(first, second, tolerance=chosen.tolerance)
-    for difference in found:
-        sys.stdout.write(f"{visible(difference.name)}: {difference.reason}\n")
+    for name, reason in found.items():
+        sys.stdout.write(f"{visible(name)}: {reason}\n")
     if not found:
         sys.stdout.write(f"{len(first)} tensors are equal\n")
     return int(bool(found))
