@@ -6,12 +6,12 @@ A conversation is a chat in which the attacker is the assistant; the seed prompt
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 from astra_core.algorithms.pairs import PreferencePair
 from astra_core.errors import ConfigurationError, TrainingError
 from astra_core.models.language_model import LanguageModel
-from astra_core.rollout import Node
 from astra_core.seeding import derive_key, generator
 from astra_parts.algorithms.policy_batch import PolicyStep
 
@@ -70,29 +70,16 @@ def lines_of(
 
     Raises TrainingError if a step does not fit this method.
     """
-    if method == "dpo":
-        pairs = [step for step in steps if isinstance(step, PreferencePair)]
-        counts = _counts([pair.weight for pair in pairs], seed=seed, iteration=iteration)
-        records = [
-            _preference(model, pair)
-            for pair, count in zip(pairs, counts, strict=True)
-            for _ in range(count)
-            if _differ(pair)
-        ]
-    else:
-        copies = [step for step in steps if isinstance(step, PolicyStep)]
-        counts = _counts([step.advantage for step in copies], seed=seed, iteration=iteration)
-        records = [
-            _supervised(model, step.node)
-            for step, count in zip(copies, counts, strict=True)
-            for _ in range(count)
-            if step.node.probe_text.strip()
-        ]
-        pairs = copies  # type: ignore[assignment]
-    if len(pairs) != len(steps):
+    is_dpo = method == "dpo"
+    kind: type[Any] = PreferencePair if is_dpo else PolicyStep
+    if not all(isinstance(step, kind) for step in steps):
         msg = f"trainer 'text' must have steps for method '{method}', got others"
         raise TrainingError(msg)
-    return TrainingFile(method, tuple(records))
+    weights = [step.weight if is_dpo else step.advantage for step in steps]
+    lines = [_preference(model, step) if is_dpo else _supervised(model, step) for step in steps]
+    counts = _counts(weights, seed=seed, iteration=iteration)
+    copies = ([line] * count for line, count in zip(lines, counts, strict=True) if line)
+    return TrainingFile(method, tuple(chain.from_iterable(copies)))
 
 
 def _counts(weights: Sequence[float], *, seed: int, iteration: int) -> list[int]:
@@ -101,12 +88,11 @@ def _counts(weights: Sequence[float], *, seed: int, iteration: int) -> list[int]
     return [int(w) + int(u < w - int(w)) for w, u in zip(weights, draws, strict=True)]
 
 
-def _differ(pair: PreferencePair) -> bool:
-    texts = pair.chosen.probe_text.strip(), pair.rejected.probe_text.strip()
-    return all(texts) and texts[0] != texts[1]
-
-
-def _supervised(model: LanguageModel, node: Node) -> dict[str, Any]:
+def _supervised(model: LanguageModel, step: PolicyStep) -> dict[str, Any] | None:
+    """The line of a step; None where nothing was said."""
+    node = step.node
+    if not node.probe_text.strip():
+        return None
     answer = {"role": "assistant", "content": node.probe_text}
     before = [
         {**own, "weight": 0} if own["role"] == "assistant" else own
@@ -115,7 +101,11 @@ def _supervised(model: LanguageModel, node: Node) -> dict[str, Any]:
     return {"messages": [*before, {**answer, "weight": 1}]}
 
 
-def _preference(model: LanguageModel, pair: PreferencePair) -> dict[str, Any]:
+def _preference(model: LanguageModel, pair: PreferencePair) -> dict[str, Any] | None:
+    """The line of a pair; None where nothing was said, or twice the same."""
+    texts = pair.chosen.probe_text.strip(), pair.rejected.probe_text.strip()
+    if not all(texts) or texts[0] == texts[1]:
+        return None
     return {
         "input": {"messages": chat_of(model, pair.chosen.context_ids)},
         "preferred_output": [{"role": "assistant", "content": pair.chosen.probe_text}],
