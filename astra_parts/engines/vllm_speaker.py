@@ -207,7 +207,7 @@ class VllmSpeaker:
         lost = None
         for _ in range(2):
             tried = self._ready(question, lost)
-            fetched = self._complete(question.body, key=question.key)
+            fetched = self._server.fetch("completions", question.body, key=question.key)
             # What was answered while others load is of adapters that nobody has tried.
             if fetched.status != httpx.codes.NOT_FOUND and tried == self._tried:
                 return _read(fetched, question)
@@ -215,9 +215,6 @@ class VllmSpeaker:
         if fetched.status != httpx.codes.NOT_FOUND:
             raise CallError(kind="server", words="the server lost its adapters again")
         return _read(fetched, question)
-
-    def _complete(self, body: Mapping[str, Any], *, key: str | None = None) -> Fetched:
-        return self._server.fetch("completions", body, key=key)
 
     def _ready(self, question: Question, lost: tuple[str, int] | None) -> tuple[str, int]:
         """The loading of the adapters, after they were tried; another than the one that is lost."""
@@ -275,7 +272,8 @@ class VllmSpeaker:
             raise CallError(refused.kind, words, is_final=refused.is_final)
         least = min(_LEAST_TRIED, question.body["max_tokens"])
         body = {**question.body, "min_tokens": max(question.body["min_tokens"], least)}
-        ids, theirs = json.loads(_read(self._complete(body), question).text)
+        drawn = _read(self._server.fetch("completions", body), question)
+        ids, theirs = json.loads(drawn.text)
         [ours] = self.score([body["prompt"]], [ids])
         gap = sum(abs(a - b) for a, b in zip(ours, theirs, strict=True)) / len(ids)
         if not gap <= _MOST_GAP_NATS:

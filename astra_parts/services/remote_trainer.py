@@ -167,7 +167,9 @@ class RemoteTrainer(ServiceTrainer):
     def _end_iteration(self, iteration: int) -> Iterator[StepReport]:
         if self._reports:
             self._close(self._experience)
-        self._move_schedule()
+        # No weight here has a gradient: the step moves nothing, but a schedule counts on it.
+        self.updates.learners[0].optimizer.step()
+        self.updates.move_schedule()
         self.progress.training_step = iteration + 1
         self._evaluate_if_due()
         used, prices = counted(self.asked, self.speaker.tokens()), self.options.prices
@@ -266,11 +268,6 @@ class RemoteTrainer(ServiceTrainer):
     @property
     def _lr(self) -> float:
         return self.updates.learners[0].lr
-
-    def _move_schedule(self) -> None:
-        # No weight here has a gradient: the step moves nothing, but a schedule counts on it.
-        self.updates.learners[0].optimizer.step()
-        self.updates.move_schedule()
 
     def _published(self, training_step: int) -> str | None:
         """The weights after so many training steps; None for the base model."""
