@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from astra_core.conversation import Conversation
-from astra_core.rollout import Graph, Node, Prompt
+from astra_core.rollout import Graph, Prompt
 from astra_core.samplers.level import Growth, grow_level, opening
 from astra_core.system import System
 from astra_core.target import Target, Usage
@@ -41,7 +41,8 @@ class Tries:
                 talk.conversation = Conversation(talk.prompt)
             return [talk.prompt.text for talk in talks]
 
-        return self._trees(held(self._growth("plain"), self._talks(), speak, depth=self.depth))
+        turns = held(self._growth("plain"), self._talks(), speak, depth=self.depth)
+        return trees(self.prompts, turns)
 
     def best_of(self) -> list[Graph]:
         """First turns of the System's attacker; a rollout is the best of ``num_tries`` of them."""
@@ -51,7 +52,8 @@ class Tries:
             places = [opening(prompt) for prompt in self.prompts]
             nodes = [turn.node for turn in grow_level(growth, places, width).turns]
         starts = range(0, len(nodes), self.num_tries)
-        return self._trees([chained(nodes[at : at + self.num_tries]) for at in starts])
+        turns = [chained(nodes[at : at + self.num_tries]) for at in starts]
+        return trees(self.prompts, turns)
 
     @property
     def num_tries(self) -> int:
@@ -62,7 +64,7 @@ class Tries:
         """Templates around the prompts, chosen by what succeeded before."""
         own = TemplateBandit(templates, self.threshold, self.seed)
         turns = bandit_turns(self._growth("templates"), self._talks(), own, depth=self.depth)
-        return self._trees(turns)
+        return trees(self.prompts, turns)
 
     def prompted(self, script: Script, model: Target) -> tuple[list[Graph], Usage]:
         """A chat model that follows a script, and what it was used for."""
@@ -72,13 +74,10 @@ class Tries:
         is_bf16 = config.precision == "bf16"
         with model.evaluating(), model.remembering(config.prefix_cache_mib << 20, is_bf16=is_bf16):
             turns = held(growth, self._talks(), own, depth=self.depth)
-        return self._trees(turns), own.usage
+        return trees(self.prompts, turns), own.usage
 
     def _talks(self) -> list[Talk]:
         return talks_of(self.prompts, self.num_rollouts)
 
     def _growth(self, purpose: str, *, num_responses: int | None = None) -> Growth:
         return Growth(self.system, self.seed, purpose, 0, num_responses or self.num_responses)
-
-    def _trees(self, turns: Sequence[Node]) -> list[Graph]:
-        return trees(self.prompts, turns)

@@ -52,13 +52,20 @@ class TemplateBandit:
     templates: Sequence[str]
     threshold: float
     seed: int
-    counts: list[list[int]] = field(default_factory=list)
+    counts: list[list[int]] = field(init=False)
     rounds: int = 0
     _said: list[tuple[Talk, int, int]] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.counts = [[1, 1] for _ in self.templates]
+
     def __call__(self, talks: Sequence[Talk]) -> list[str]:
         """The next text of each conversation, after a look at what the last ones did."""
-        self._learn()
+        for talk, turn, arm in self._said:
+            node = talk.turns[turn]
+            if node.is_judged:
+                self.counts[arm][node.score >= self.threshold] += 1
+        self._said.clear()
         rng = generator(derive_key(self.seed, "templates", self.rounds))
         self.rounds += 1
         failures, successes = zip(*self.counts, strict=True)
@@ -69,14 +76,6 @@ class TemplateBandit:
             talk.conversation = Conversation(talk.prompt)
             texts.append(filled(self.templates[arm], talk.prompt))
         return texts
-
-    def _learn(self) -> None:
-        self.counts = self.counts or [[1, 1] for _ in self.templates]
-        for talk, turn, arm in self._said:
-            node = talk.turns[turn]
-            if node.is_judged:
-                self.counts[arm][node.score >= self.threshold] += 1
-        self._said.clear()
 
 
 def bandit_turns(
@@ -91,5 +90,5 @@ def bandit_turns(
     for start in range(0, len(order), BATCH):
         chosen = order[start : start + BATCH]
         nodes = held(growth, [talks[at] for at in chosen], bandit, depth=depth)
-        found |= dict(zip(chosen, nodes, strict=True))
+        found |= zip(chosen, nodes, strict=True)
     return [found[at] for at in range(len(talks))]
