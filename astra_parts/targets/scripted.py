@@ -1,7 +1,6 @@
 """Replies by rules from a file, for tests and tutorials; the first matching rule replies."""
 
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -78,14 +77,11 @@ class Scripted(Target):
     def __init__(self, options: Options, *, surroundings: Surroundings) -> None:
         super().__init__(options, surroundings=surroundings)
         self._rules = _rules_of(options)
+        self._digest = record_digest(["scripted", self._rules.model_dump(mode="json")])
 
     def digest(self) -> str:
         """Of the rules, wherever they are."""
         return self._digest
-
-    @cached_property
-    def _digest(self) -> str:
-        return record_digest(["scripted", self._rules.model_dump(mode="json")])
 
     def respond(
         self,
