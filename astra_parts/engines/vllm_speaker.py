@@ -132,7 +132,7 @@ class VllmSpeaker:
         ]
         found: list[Utterance] = []
         # Here nobody says what is drawn for an evaluation, so nothing is left for one.
-        with self.calls.evaluating():
+        with self.calls.purse.evaluating():
             answers = self.calls.answers(questions)
         for kept in answers:
             if isinstance(kept, Failure):

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -144,7 +144,7 @@ class Calls:
         self.replies = KeptReplies(options.replies / f"{file}.sqlite")
         self.account = "none"
         self._ask = ask
-        self._purse = Purse(options.budget, options.prices or Prices())
+        self.purse = Purse(options.budget, options.prices or Prices())
         self._pace = Pace(options.requests_per_minute, options.tokens_per_minute)
         self._jitter = random.Random()
         self._stop = threading.Event()
@@ -164,14 +164,10 @@ class Calls:
         self.replies.use(list(known), account=self.account)
         missing = {each.key: each for each in questions if each.key not in known}
         if missing:
-            spent = self.replies.spent(self._purse.name)
-            self._refuse(self._purse.reached(spent, calls=len(missing)))
+            spent = self.replies.spent(self.purse.name)
+            self._refuse(self.purse.reached(spent, calls=len(missing)))
             known |= zip(missing, self._asked(list(missing.values())), strict=True)
         return [known[key] for key in keys]
-
-    def evaluating(self) -> AbstractContextManager[None]:
-        """A scope in which the budget's share of evaluations may be spent."""
-        return self._purse.evaluating()
 
     @contextmanager
     def accounted(self, account: str) -> Iterator[None]:
@@ -241,11 +237,11 @@ class Calls:
         """One try, counted before it is made and kept before it is returned."""
         if self._stop.wait(self._pace.turn(question.tokens)):
             raise CallError(kind="down", words="stopped before it was asked", is_final=True)
-        self._refuse(self.replies.count(self._purse))
+        self._refuse(self.replies.count(self.purse))
         start = time.perf_counter()
         found = self._ask(question).storable()
         reply = replace(found, seconds=time.perf_counter() - start)
-        self.replies.keep(question.key, reply, account=self.account, budget=self._purse.name)
+        self.replies.keep(question.key, reply, account=self.account, budget=self.purse.name)
         self._pace.correct(reply.tokens_in + reply.tokens_out - question.tokens)
         self._row = 0
         return reply
@@ -257,8 +253,8 @@ class Calls:
     def _refuse(self, reached: str) -> None:
         if reached:
             msg = (
-                f"{self.subject} must stay within its budget '{self._purse.name}', got {reached}"
-                f"{self._purse.reserve}; raise {self._place}.budget (what was answered is kept), "
+                f"{self.subject} must stay within its budget '{self.purse.name}', got {reached}"
+                f"{self.purse.reserve}; raise {self._place}.budget (what was answered is kept), "
                 "or name another"
             )
             raise BudgetError(msg)

@@ -60,7 +60,7 @@ class CalledTarget(Target):
 
     def evaluating(self) -> AbstractContextManager[None]:
         """A scope in which the budget's share of evaluations may be spent."""
-        return self.calls.evaluating()
+        return self.calls.purse.evaluating()
 
     def figures(self) -> Mapping[str, float]:
         """What the account has used: calls, tokens, cost, seconds per call."""
