@@ -70,8 +70,9 @@ class RemoteTrainer(ServiceTrainer):
         self._loss = service_loss(self.algorithm)
         self.service = self.connected(self.options, seed=self.sampler.seed % 2**31)
         retries = 0 if self.options.on_error == "fail_fast" else self.options.retries
-        kept = KeptDraws(self.folder / "draws.sqlite")
-        self.speaker = Speaker(self.service, kept, retries=retries, revive=self._revive)
+        # Of evaluations too.
+        self._draws = KeptDraws(self.folder / "draws.sqlite")
+        self.speaker = Speaker(self.service, self._draws, retries=retries, revive=self._revive)
         system.attacker.elsewhere = self.speaker
         self._is_begun = False
         self._reports: list[StepReport] = []
@@ -172,7 +173,7 @@ class RemoteTrainer(ServiceTrainer):
         self.updates.move_schedule()
         self.progress.training_step = iteration + 1
         self._evaluate_if_due()
-        used, prices = counted(self.asked, self.speaker.tokens()), self.options.prices
+        used, prices = counted(self.asked, self._draws.tokens()), self.options.prices
         if self._reports:
             last = self._reports[-1]
             moved = self.progress.moves[-1].figures()

@@ -98,10 +98,6 @@ class Speaker:
         if self.leaves is not None:
             self.leaves(folder)
 
-    def tokens(self) -> tuple[int, int]:
-        """The tokens that the service has read and sampled in this run, evaluations included."""
-        return self._kept.tokens()
-
     def continuations(
         self,
         model: LanguageModel,
