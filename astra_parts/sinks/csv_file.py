@@ -3,7 +3,6 @@
 import csv
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from astra_core.config import Section
 from astra_parts.sink import Sink, SinkRun
@@ -19,7 +18,9 @@ class CsvSink(Sink):
         super().__init__(options, run=run)
         self._path = run.folder / FILE
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        _cut_to_whole_lines(self._path)
+        if self._path.exists():
+            # Without the rest of a line that a kill cut; the run writes it again.
+            os.truncate(self._path, self._path.read_bytes().rfind(b"\n") + 1)
 
     def write(self, figures: Mapping[str, float], step: int) -> None:
         """Appends a line per figure."""
@@ -34,11 +35,3 @@ class CsvSink(Sink):
         if self._path.exists():
             with self._path.open(encoding="utf-8", newline="") as file:
                 yield from ((row["name"], int(row["step"])) for row in csv.DictReader(file))
-
-
-def _cut_to_whole_lines(path: Path) -> None:
-    """Removes the rest of a line that a kill cut; the run writes it again."""
-    if path.exists():
-        whole = path.read_bytes().rpartition(b"\n")
-        if whole[2]:
-            os.truncate(path, len(whole[0]) + len(whole[1]))
