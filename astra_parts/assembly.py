@@ -60,13 +60,9 @@ class ModelFolders:
 
     def resolved(self) -> Self:
         """The same with absolute paths, for a process with another working folder."""
+        attacker, reference = self.attacker.resolve(), self.reference.resolve()
         target = self.target.resolve() if self.target else None
-        return replace(
-            self,
-            attacker=self.attacker.resolve(),
-            target=target,
-            reference=self.reference.resolve(),
-        )
+        return replace(self, attacker=attacker, target=target, reference=reference)
 
 
 def load_system(
