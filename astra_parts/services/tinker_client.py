@@ -88,10 +88,9 @@ class TinkerService:
         with _told("connect"):
             return blocking_within(self._limit_s, connect, loop=loops.get_loop())
 
-    def _started(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
-        """A running call of the client."""
-        future: Future[Any] = self._client.holder.run_coroutine_threadsafe(work).future()
-        return future
+    def _answer(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """The answer to a call of the client."""
+        return self._only(self._client.holder.run_coroutine_threadsafe(work).future())
 
     def _only(self, future: Future[Any]) -> Any:
         (answer,) = all_within(self._limit_s, [future])
@@ -100,12 +99,9 @@ class TinkerService:
     def begin(self) -> None:
         """Creates the model with new adapters."""
         create = self._client.create_lora_training_client_async
+        settings = {"rank": self._rank, "seed": self._seed, "train_unembed": False}
         with _told("create the model"):
-            self._training = self._only(
-                self._started(
-                    create(self._base_model, rank=self._rank, seed=self._seed, train_unembed=False)
-                )
-            )
+            self._training = self._answer(create(self._base_model, **settings))
 
     def go_on_from(self, path: str) -> None:
         """Creates the model with the weights and the optimiser saved at a path."""
@@ -113,7 +109,7 @@ class TinkerService:
         _ = self._rest
         create = self._client.create_training_client_from_state_with_optimizer_async
         with _told("load the saved state"):
-            self._training = self._only(self._started(create(path)))
+            self._training = self._answer(create(path))
 
     def update(
         self, batches: Iterable[Sequence[Record]], loss: ServiceLoss, adam: AdamStep
@@ -231,7 +227,7 @@ class TinkerService:
         for url in (lambda: self._only(find(path)).url, lambda: place):
             try:
                 with _told("download"):
-                    self._only(self._started(_fetch(url(), archive, limit_s=self._limit_s)))
+                    self._answer(_fetch(url(), archive, limit_s=self._limit_s))
             except TrainingError as error:
                 if isinstance(error.__cause__, TimeoutError):
                     raise
@@ -244,8 +240,7 @@ class TinkerService:
             base = self._base_model if path is None else None
             create = self._client.create_sampling_client_async
             with _told("sample"):
-                made = self._only(self._started(create(model_path=path, base_model=base)))
-            self._samplers[path] = made
+                self._samplers[path] = self._answer(create(model_path=path, base_model=base))
         return self._samplers[path]
 
 
