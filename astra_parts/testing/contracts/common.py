@@ -58,12 +58,17 @@ def options_of(kind: str, plugin: type[Any], options: Mapping[str, Any]) -> Sect
 @cache
 def sampled_graphs(reference_seed: int | None = None) -> tuple[Graph, ...]:
     """Trees that ``tiny_system(SEED, reference_seed=...)`` grew, without rewards."""
-    system = tiny_system(SEED, reference_seed=reference_seed)
+    system, prompts = tiny_system(SEED, reference_seed=reference_seed), tiny_prompts(3)
+    return tuple(tree_sampler(system, prompts).roll_out(prompts, iteration=0))
+
+
+def tree_sampler(
+    system: System, prompts: Sequence[Prompt], *, tree_width: int = 3, num_responses: int = 2
+) -> TreeSampler:
+    """A sampler of trees with two levels, and a plain reward."""
+    options = TreeSampler.Options(tree_width=tree_width, tree_depth=2, num_responses=num_responses)
     reward = AdversarialReward(AdversarialReward.Options())
-    options = TreeSampler.Options(tree_width=3, tree_depth=2, num_responses=2)
-    prompts = tiny_prompts(3)
-    sampler = TreeSampler(options, system=system, prompts=prompts, reward=reward, seed=SEED)
-    return tuple(sampler.roll_out(prompts, iteration=0))
+    return TreeSampler(options, system=system, prompts=prompts, reward=reward, seed=SEED)
 
 
 def goal_prompts() -> tuple[Prompt, ...]:

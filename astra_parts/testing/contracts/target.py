@@ -4,19 +4,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from astra_core.config import Choice, GenerationConfiguration, SystemConfiguration
+from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.conversation import Conversation, Message
 from astra_core.models.language_model import LanguageModel
-from astra_core.registry import build
-from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Failure
-from astra_core.samplers.tree import TreeSampler
 from astra_core.seeding import derive_key
-from astra_core.system import System
 from astra_core.target import Answer, Outcome, Reply, Target
 from astra_core.targets.causal_lm import as_target, speaker_of
-from astra_parts.testing.contracts.common import SEED, built, promise
-from astra_parts.testing.tiny import tiny_language_model, tiny_prompts
+from astra_parts.testing.contracts.common import SEED, built, promise, tree_sampler
+from astra_parts.testing.tiny import tiny_prompts, tiny_system
 
 _TEXTS = ("you are bad", "why so", "they never said what we are")
 _SHORT = GenerationConfiguration(max_new_tokens=6)
@@ -105,15 +101,10 @@ def _check_reply(target: Target, reply: Reply) -> None:
 
 
 def _check_rollout(target: Target) -> None:
-    attacker, reference = (tiny_language_model(SEED, is_trained=own) for own in (True, False))
-    scorer = build("scorer", Choice(name="phrases", options={"phrases": ["bad", "worse"]}))
-    system = System.of(attacker, target, reference, scorer=scorer, config=_CONFIG)
-    prompts, reward = tiny_prompts(2), AdversarialReward(AdversarialReward.Options())
-    options = TreeSampler.Options(tree_width=2, tree_depth=2, num_responses=2)
+    system, prompts = tiny_system(SEED, target=target, config=_CONFIG), tiny_prompts(2)
+    sampler = tree_sampler(system, prompts, tree_width=2)
     # All turns may fail, so that the failure is reported here and not by the sampler.
-    sampler = TreeSampler(
-        options, system=system, prompts=prompts, reward=reward, seed=SEED, max_failed_fraction=1.0
-    )
+    sampler.max_failed_fraction = 1.0
     nodes = [node for graph in sampler.roll_out(prompts, iteration=0) for node in graph.nodes()]
     promise(not any(node.has_failed for node in nodes), "no turn of a rollout fails")
 

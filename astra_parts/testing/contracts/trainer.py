@@ -17,8 +17,6 @@ from astra_core.errors import PluginError
 from astra_core.evaluator import Evaluator
 from astra_core.extensions.calls import path_of
 from astra_core.registry import build
-from astra_core.rewards.adversarial import AdversarialReward
-from astra_core.samplers.tree import TreeSampler
 from astra_core.seeding import torch_seeded
 from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.progress import StepReport
@@ -30,6 +28,7 @@ from astra_parts.testing.contracts.common import (
     models_of,
     options_of,
     promise,
+    tree_sampler,
     weights_of,
 )
 from astra_parts.testing.tiny import tiny_language_model, tiny_prompts, tiny_system
@@ -89,14 +88,13 @@ def _trainer(plugin: type[Trainer], config: TrainingConfiguration, folder: Path)
     """A trainer as a new process would build it."""
     system = tiny_system(SEED, target=tiny_language_model(SEED + 1))
     prompts = tiny_prompts(5)
-    shape = TreeSampler.Options(tree_width=3, tree_depth=2, num_responses=1)
+    sampler = tree_sampler(system, prompts, num_responses=1)
     examination = EvaluationConfiguration(num_rollouts=2, depth=1, num_resamples=20)
-    reward = AdversarialReward(AdversarialReward.Options())
     return plugin(
         config,
-        TreeSampler(shape, system=system, prompts=prompts, reward=reward, seed=SEED),
+        sampler,
         build("algorithm", config.algorithm, system=system),
-        evaluator=Evaluator(examination, prompts=prompts[:3], reward=reward, seed=SEED),
+        evaluator=Evaluator(examination, prompts=prompts[:3], reward=sampler.reward, seed=SEED),
         store=CheckpointStore(folder, keep=config.checkpoint.keep),
         first_graphs=None,
         world=None,
