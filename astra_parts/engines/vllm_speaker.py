@@ -85,8 +85,7 @@ class VllmSpeaker:
         base: Names what the adapters change.
         folder: For the adapters of this run alone; ``close`` removes them.
 
-    Raises:
-        ConfigurationError: The attacker has more barred ids than a request may name.
+    Raises ConfigurationError if the attacker has more barred ids than a request may name.
     """
 
     is_mirror = True
@@ -120,8 +119,7 @@ class VllmSpeaker:
     ) -> list[Continuations]:
         """The utterances after each context, one for each of its keys.
 
-        Raises:
-            RolloutError: A draw failed, after all tries.
+        Raises RolloutError if a draw failed, after all tries.
         """
         weights, name = self._write_adapters()
         body = {"model": name, **sampling(model, generation)}
@@ -201,8 +199,7 @@ class VllmSpeaker:
     def _draw(self, question: Question) -> Kept:
         """One draw, from the adapters that the request names, after they were tried.
 
-        Raises:
-            CallError: It failed.
+        Raises CallError if it failed.
         """
         lost = None
         for _ in range(2):
@@ -228,8 +225,7 @@ class VllmSpeaker:
     def _load(self, question: Question) -> None:
         """Gives the server the adapters and tries them; what fails does not stay there.
 
-        Raises:
-            CallError: It takes none, or adapts other weights.
+        Raises CallError if it takes none, or adapts other weights.
         """
         name = question.body["model"]
         try:
@@ -263,8 +259,7 @@ class VllmSpeaker:
     def _try(self, loaded: Fetched, question: Question) -> None:
         """Checks that a draw from adapters that were loaded now is one of the weights here.
 
-        Raises:
-            CallError: The server took none, or adapts other weights.
+        Raises CallError if the server took none, or adapts other weights.
         """
         if loaded.status != httpx.codes.OK:
             refused = wire.refused(loaded.status, loaded.headers, loaded.content)
@@ -310,8 +305,7 @@ def read(content: bytes, *, name: str) -> Kept:
         content: The answer.
         name: The adapters that were asked for.
 
-    Raises:
-        CallError: There is none, or it is of other adapters.
+    Raises CallError if there is none, or it is of other adapters.
     """
     try:
         answer = json.loads(content)

@@ -78,8 +78,8 @@ class Bench:
             work: The work to prepare first; None if this worker has prepared it.
             weights: The weights to load first; None if this worker has them.
 
-        Raises:
-            StaleWorkerError: The work is not prepared, or has other weights than the task names.
+        Raises StaleWorkerError if the work is not prepared, or has other weights than the task
+        names.
         """
         if work is not None:
             self._prepare(work, is_plain=not task.version)

@@ -84,8 +84,7 @@ class Ledger:
     def lose(self, worker: Hashable, reason: str) -> None:
         """Notes that a worker died, and puts back the shard that it had.
 
-        Raises:
-            LostProcessError: As many workers as allowed have died of this shard.
+        Raises LostProcessError if as many workers as allowed have died of this shard.
         """
         if worker not in self._working:
             return

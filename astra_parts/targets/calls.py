@@ -155,9 +155,8 @@ class Calls:
     def answers(self, questions: Sequence[Question]) -> list[Kept | Failure]:
         """One reply or failure per question, in order; kept replies are not asked for again.
 
-        Raises:
-            BudgetError: The rest of the budget is too small for these questions. Then nothing more
-                is asked, and the answers so far are kept.
+        Raises BudgetError if the rest of the budget is too small for these questions. Then nothing
+        more is asked, and the answers so far are kept.
         """
         keys = [question.key for question in questions]
         known: dict[str, Kept | Failure] = dict(self.replies.found(keys))

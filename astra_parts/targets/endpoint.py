@@ -134,11 +134,7 @@ class Endpoint(CalledTarget):
         return Question(record_digest(record), body, tokens)
 
     def _ask(self, question: Question) -> Kept:
-        """The reply to one request.
-
-        Raises:
-            CallError: It gave no reply.
-        """
+        """The reply to one request. Raises CallError if it gave none."""
         options = self.options
         fetched = self._server.fetch(self._path, question.body, key=question.key)
         sent = str(question.body.get("messages") or question.body["prompt"])
@@ -151,8 +147,7 @@ class Endpoint(CalledTarget):
     def _check_model(self, model: str) -> None:
         """Checks that an answer names the model that the first one named.
 
-        Raises:
-            ChangedTargetError: It names another, and ``on_change`` is ``stop``.
+        Raises ChangedTargetError if it names another, and ``on_change`` is ``stop``.
         """
         if not model or model == self._seen:
             return

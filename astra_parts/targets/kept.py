@@ -71,8 +71,7 @@ class Kept:
 class KeptReplies:
     """The file of replies; it can be used by many threads and processes at once.
 
-    Args:
-        path: The file, created when first needed, readable only by its owner.
+    ``path``: the file, created when first needed, readable only by its owner.
     """
 
     def __init__(self, path: Path) -> None:
@@ -164,9 +163,8 @@ class KeptReplies:
     def _opened(self) -> Iterator[sqlite3.Connection]:
         """The database, for one thread at a time.
 
-        Raises:
-            ConfigurationError: The file is not a database, or cannot be written.
-            DiskFullError: The disk is full.
+        Raises ConfigurationError if the file is not a database, or cannot be written;
+        DiskFullError if the disk is full.
         """
         with self._lock, room_for(self.path):
             try:

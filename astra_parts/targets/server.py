@@ -51,11 +51,9 @@ class ServerOptions(CallOptions):
 class Server:
     """The server; its connections open with the first request.
 
-    Args:
-        options: Where it is, and how it is called.
+    ``options``: where it is, and how it is called.
 
-    Raises:
-        ConfigurationError: There is no key in the place that the options name.
+    Raises ConfigurationError if there is no key in the place that the options name.
     """
 
     def __init__(self, options: ServerOptions) -> None:
@@ -75,8 +73,7 @@ class Server:
             body: What is posted, as JSON; None gets.
             key: The same for equal requests.
 
-        Raises:
-            CallError: Nothing comes back, or more than may.
+        Raises CallError if nothing comes back, or more than may.
         """
         options = self._options
         sent: dict[str, Any] = {}
@@ -136,8 +133,7 @@ class Server:
 def key_of(options: ServerOptions) -> str:
     """The key; empty if none is named.
 
-    Raises:
-        ConfigurationError: There is no key in the named place.
+    Raises ConfigurationError if there is no key in the named place.
     """
     if options.key_env is not None:
         place, key = f"variable {options.key_env}", os.environ.get(options.key_env, "").strip()

@@ -109,8 +109,7 @@ async def _fetched(
 def _unpacked(content: bytes, encoding: str, *, most: int) -> bytes:
     """The decompressed body up to one byte more than its limit; some servers compress unasked.
 
-    Raises:
-        httpx.DecodingError: It cannot be decompressed.
+    Raises httpx.DecodingError if it cannot be decompressed.
     """
     if encoding.strip().lower() in {"", "identity"}:
         return content
