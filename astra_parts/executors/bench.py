@@ -22,10 +22,8 @@ class Held:
         if work.holder != self.holder or (weights is None and self.version):
             self.holder, self.version = work.holder, ""
             self.works.clear()
-        is_known, is_same = (
-            work.key in self.works,
-            weights is None or weights.version == self.version,
-        )
+        is_known = work.key in self.works
+        is_same = weights is None or weights.version == self.version
         self.works.add(work.key)
         self.version = weights.version if weights else self.version
         return None if is_known else work, None if is_same else weights

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from astra_core.config import Count, NonNegative, Positive, Seconds, Section, TrainingConfiguration
 from astra_core.errors import ConfigurationError
-from astra_parts.services.trainer_state import Intent, Result, TrainerState
+from astra_parts.services.trainer_state import TrainerState
 from astra_parts.services.training_service import AdamStep
 from astra_parts.targets.authorization import Authorization
 
@@ -86,14 +86,10 @@ class TokensUsed:
 
 def counted(state: TrainerState, spoken: tuple[int, int]) -> TokensUsed:
     """What was used until the present stage, as first counted: a restart finds that count."""
-
-    def count(intent: Intent) -> Result:
-        del intent
-        results = [each.result or {} for each in state.effects.values()]
-        trained = sum(result.get("tokens", 0) for result in results)
-        return {"prefill": spoken[0], "sampled": spoken[1], "trained": trained}
-
-    return TokensUsed(**state.once("tokens", {}, do=count))
+    results = [each.result or {} for each in state.effects.values()]
+    trained = sum(result.get("tokens", 0) for result in results)
+    now = {"prefill": spoken[0], "sampled": spoken[1], "trained": trained}
+    return TokensUsed(**state.once("tokens", {}, do=lambda _: now))
 
 
 _DROPPED = (

@@ -35,16 +35,13 @@ class ServiceTrainer(Trainer):
             raise ConfigurationError(msg)
         check_here(self.sampler.system, subject=f"trainer '{self.name}'")
         self.folder = self.store.folder / "service"
-        self.asked = self.place = self._opened_state()
+        # A run is named by its configuration and seed.
+        run = record_digest([self.config.model_dump(mode="json"), self.sampler.seed])
+        self.asked = self.place = TrainerState.open(self.folder / "state.json", run=run)
 
     @abstractmethod
     def stages(self) -> Sequence[TrainerStage]:
         """The stages of an iteration, in order; they yield its reports."""
-
-    def _opened_state(self) -> TrainerState:
-        """The effects of this run so far; a run is named by its configuration and seed."""
-        run = record_digest([self.config.model_dump(mode="json"), self.sampler.seed])
-        return TrainerState.open(self.folder / "state.json", run=run)
 
     @property
     def _kept_step(self) -> int:
