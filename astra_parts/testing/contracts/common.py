@@ -72,16 +72,15 @@ def tree_sampler(
 
 
 def goal_prompts() -> tuple[Prompt, ...]:
-    """The prompts of ``with_goals``."""
+    """The prompts of ``goal_graphs``."""
     told = {"goal": "so bad and worse", "category": "tone"}
     return tuple(Prompt(own.prompt_id, own.text, told) for own in tiny_prompts(3))
 
 
-def with_goals(graphs: Sequence[Graph]) -> list[Graph]:
-    """The graphs of ``sampled_graphs``, their prompts with a goal."""
-    return [
-        replace(graph, prompt=prompt) for graph, prompt in zip(graphs, goal_prompts(), strict=True)
-    ]
+def goal_graphs() -> list[Graph]:
+    """The graphs of ``sampled_graphs``, their prompts with a goal, and one whose turns failed."""
+    pairs = zip(sampled_graphs(), goal_prompts(), strict=True)
+    return [*(replace(graph, prompt=prompt) for graph, prompt in pairs), failed_graph()]
 
 
 def rewarded_graphs(reference_seed: int | None = None) -> list[Graph]:

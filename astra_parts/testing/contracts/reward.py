@@ -12,11 +12,9 @@ from astra_parts.testing.contracts.common import (
     SEED,
     built,
     check_figures,
-    failed_graph,
+    goal_graphs,
     goal_prompts,
     promise,
-    sampled_graphs,
-    with_goals,
 )
 from astra_parts.testing.tiny import tiny_system
 
@@ -33,9 +31,8 @@ def check_reward(plugin: str | type[Reward], **options: Any) -> None:
       are finite.
     """
     system = tiny_system(SEED)
-    reward: Reward = built("reward", plugin, options)
-    reward.prepare(system, goal_prompts())
-    graphs = [*with_goals(sampled_graphs()), failed_graph()]
+    reward: Reward = _prepared("reward", plugin, options, system=system)
+    graphs = goal_graphs()
     rewarded = reward.assign(graphs)
     promise(len(rewarded) == len(graphs), "one graph comes back per graph")
     for graph, given in zip(graphs, rewarded, strict=True):
@@ -46,8 +43,7 @@ def check_reward(plugin: str | type[Reward], **options: Any) -> None:
     promise(_texts(reward.assign(graphs)) == _texts(rewarded), "assign remembers nothing")
     check_figures(reward.remember(rewarded))
     later = reward.assign(graphs)
-    resumed: Reward = built("reward", plugin, options)
-    resumed.prepare(system, goal_prompts())
+    resumed: Reward = _prepared("reward", plugin, options, system=system)
     resumed.load_state({name: value.clone() for name, value in reward.state().items()})
     promise(_texts(resumed.assign(graphs)) == _texts(later), "state() holds all of the memory")
 
@@ -75,10 +71,11 @@ def check_term(plugin: str | type[Term], **options: Any) -> None:
     - ``load_state`` of ``state`` carries the memory into another process.
     """
     system = tiny_system(SEED)
-    term, resumed = (_prepared(plugin, options, system) for _ in range(2))
+    made: list[Term] = [_prepared("term", plugin, options, system=system) for _ in range(2)]
+    term, resumed = made
     needs = term.needs_with(term.options)
     promise(isinstance(needs, AbstractSet) and needs <= ALL_SIGNALS, f"needs are signals: {needs}")
-    turns = turns_of([*with_goals(sampled_graphs()), failed_graph()])
+    turns = turns_of(goal_graphs())
     first = _values(term, turns)
     promise(_values(term, []) == [], "no turns have no values")
     promise(_values(term, turns) == first, "values remembers nothing")
@@ -88,10 +85,10 @@ def check_term(plugin: str | type[Term], **options: Any) -> None:
     promise(_values(resumed, turns) == later, "state() holds all of the memory")
 
 
-def _prepared(plugin: str | type[Term], options: dict[str, Any], system: Any) -> Term:
-    term: Term = built("term", plugin, options)
-    term.prepare(system, goal_prompts())
-    return term
+def _prepared(kind: str, plugin: str | type[Any], options: dict[str, Any], *, system: Any) -> Any:
+    made = built(kind, plugin, options)
+    made.prepare(system, goal_prompts())
+    return made
 
 
 def _values(term: Term, turns: Sequence[Turn]) -> list[float]:
