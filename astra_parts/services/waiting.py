@@ -7,23 +7,18 @@ its limit, so that a service's new word cannot make it last for ever.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 Outcome = Literal["succeeded", "failed", "cancelled", "refused", "expired", "timed_out"]
 
-_WORDS: dict[str, Outcome] = {
-    "succeeded": "succeeded",
+# Beside the outcomes' own names.
+_WORDS: dict[str, Outcome] = {each: each for each in get_args(Outcome)} | {
     "success": "succeeded",
     "completed": "succeeded",
-    "failed": "failed",
     "error": "failed",
-    "cancelled": "cancelled",
     "canceled": "cancelled",
-    "refused": "refused",
     "rejected": "refused",
     "blocked": "refused",
-    "expired": "expired",
-    "timed_out": "timed_out",
     "timeout": "timed_out",
 }
 
