@@ -54,9 +54,8 @@ def path_losses(
     """
     trees = [own for graph in graphs if (own := _rated_paths(graph))]
     found: dict[str, list[Loss]] = {name: [] for name in learning}
-    pieces = list(_pieces(trees, system.config.tokens_per_batch or 16384))
     worth = {name: _worth(trees, system, name) for name in learning}
-    for first, piece in pieces:
+    for first, piece in _pieces(trees, system.config.tokens_per_batch or 16384):
         paths = [path for tree in piece for path in tree]
         spoken = _spoken(paths, system)
         for name in learning:

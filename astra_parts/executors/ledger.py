@@ -78,7 +78,8 @@ class Ledger:
     def back(self, worker: Hashable) -> None:
         """Puts a shard that its worker refused back before all others."""
         number, _ = self._working.pop(worker)
-        if number not in self._done and not self._is_worked_on(number):
+        is_worked_on = any(number == own for own, _ in self._working.values())
+        if number not in self._done and not is_worked_on:
             self._waiting.appendleft(number)
 
     def lose(self, worker: Hashable, reason: str) -> None:
@@ -99,9 +100,6 @@ class Ledger:
                 "system.tokens_per_batch, or more memory"
             )
             raise LostProcessError(msg)
-
-    def _is_worked_on(self, number: int) -> bool:
-        return any(number == own for own, _ in self._working.values())
 
     def _straggling(self) -> int | None:
         """The shard that has taken longest, if too long; never one that two have already."""
