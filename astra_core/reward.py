@@ -116,12 +116,7 @@ def rewarded(reward: Reward, graphs: Sequence[Graph]) -> list[Graph]:
 def _unjudged_at_zero(graph: Graph) -> Graph:
     if not any(node.is_unjudged for node in graph.nodes()):
         return graph
-
-    def corrected(node: Node) -> Node:
-        reward = 0.0 if node.is_unjudged else node.reward
-        return replace(node, reward=reward, children=tuple(map(corrected, node.children)))
-
-    return replace(graph, children=tuple(map(corrected, graph.children)))
+    return graph.changed(lambda node: replace(node, reward=0.0) if node.is_unjudged else node)
 
 
 def require_graphs(kind: str, plugin: Any, given: Any, *, count: int) -> None:

@@ -82,10 +82,9 @@ class AdversarialReward(Reward):
                 node,
                 probe=replace(node.probe, novelty=novelty),
                 reward=sum(parts.values()) if node.is_judged else 0.0,
-                children=tuple(map(rewarded, node.children)),
             )
 
-        return [replace(graph, children=tuple(map(rewarded, graph.children))) for graph in graphs]
+        return [graph.changed(rewarded) for graph in graphs]
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """The mean of each part of the reward, after an experience's probes enter the memory."""

@@ -1,7 +1,8 @@
 """The tree of turns that grew from a prompt."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Self
 
 from astra_core.rollout.prompt import Prompt
 from astra_core.rollout.turn import Node
@@ -47,6 +48,14 @@ class Graph:
                     yield here
 
         yield from walk(self.children, ())
+
+    def changed(self, change: Callable[[Node], Node]) -> Self:
+        """The graph with every turn as ``change`` gives it, over the changed turns that follow."""
+
+        def changed(node: Node) -> Node:
+            return replace(change(node), children=tuple(map(changed, node.children)))
+
+        return replace(self, children=tuple(map(changed, self.children)))
 
 
 def by_prompt(graphs: Iterable[Graph]) -> list[tuple[Graph, ...]]:

@@ -164,28 +164,22 @@ class AgentsAlgorithm(Algorithm):
 
     def _view_of(self, name: str, graphs: Sequence[Graph]) -> tuple[list[Graph], dict[int, Node]]:
         """The graphs with others' turns masked, and the original of each copied turn."""
-        origin: dict[int, Node] = {}
-        seen = [
-            mask_others(graph, lambda node: self._plays(name, node), origin) for graph in graphs
-        ]
-        return seen, origin
+        seen = [mask_others(graph, lambda node: self._plays(name, node)) for graph in graphs]
+        copies, originals = (
+            [node for own in every for node in own.nodes()] for every in (seen, graphs)
+        )
+        return seen, dict(zip(map(id, copies), originals, strict=True))
 
 
-def mask_others(graph: Graph, is_own: Callable[[Node], bool], origin: dict[int, Node]) -> Graph:
-    """The graph with no trained token in other agents' turns.
+def mask_others(graph: Graph, is_own: Callable[[Node], bool]) -> Graph:
+    """The graph with no trained token in other agents' turns."""
 
-    ``origin``: filled with the original of each copied turn, by the copy's id.
-    """
+    def masked(node: Node) -> Node:
+        if is_own(node):
+            return node
+        return replace(node, probe=replace(node.probe, mask=(False,) * len(node.probe.mask)))
 
-    def copied(node: Node) -> Node:
-        probe = node.probe
-        if not is_own(node):
-            probe = replace(probe, mask=(False,) * len(probe.mask))
-        copy = replace(node, probe=probe, children=tuple(map(copied, node.children)))
-        origin[id(copy)] = node
-        return copy
-
-    return replace(graph, children=tuple(map(copied, graph.children)))
+    return graph.changed(masked)
 
 
 def own_means(figures: Mapping[str, float], agents: Sequence[str]) -> dict[str, float]:

@@ -5,7 +5,7 @@ log-probabilities, so that an algorithm's ratio, and what ``training.kl`` measur
 alone; what lies between it and the policy that sampled becomes the weight of each.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -57,7 +57,11 @@ def correct(
         figures = _weight_figures(weights, mask, cap)
     ratios = importance_ratios(log_ratios)[mask]
     figures["importance_ratio"] = float(ratios.mean()) if ratios.numel() else 1.0
-    return [_with_probes(graph, found) for graph in graphs], figures
+
+    def corrected(node: Node) -> Node:
+        return replace(node, probe=found.get(id(node), node.probe))
+
+    return [graph.changed(corrected) for graph in graphs], figures
 
 
 def _logprobs_of(nodes: Sequence[Node], system: System) -> list[tuple[float, ...]]:
@@ -88,13 +92,3 @@ def _weight_figures(
         "importance_capped": float((every >= cap).double().mean()),
         "importance_effective": float(effective),
     }
-
-
-def _with_probes(graph: Graph, probes: Mapping[int, Probe]) -> Graph:
-    """The graph with other probes, by the ids of the turns that have them."""
-
-    def copied(node: Node) -> Node:
-        children = tuple(map(copied, node.children))
-        return replace(node, probe=probes.get(id(node), node.probe), children=children)
-
-    return replace(graph, children=tuple(map(copied, graph.children)))
