@@ -13,7 +13,14 @@ from torch import Tensor
 
 from astra_core.algorithm import Algorithm, Need
 from astra_core.algorithms.pair_losses import PairLossOptions, pair_losses
-from astra_core.algorithms.pairs import PairLearning, PreferenceBatch, PreferencePair
+from astra_core.algorithms.pairs import (
+    PreferenceBatch,
+    PreferencePair,
+    pair_figures,
+    preference_batch,
+    preference_loss,
+    preference_pairs,
+)
 from astra_core.rollout import Graph
 from astra_core.system import System
 
@@ -36,26 +43,29 @@ class DPO(Algorithm):
 
     def __init__(self, options: Options, *, system: System) -> None:
         super().__init__(options, system=system)
-        self._pairs = PairLearning(
-            system,
-            options,
-            pair_losses(options),
-            copy_weight=options.terms.get("sft", 0.0),
-            is_weighted=options.on_policy_weights,
-        )
+        self._losses = pair_losses(options)
 
     def flatten(self, graph: Graph) -> Sequence[PreferencePair]:
         """Pairs of siblings, breadth first."""
-        return self._pairs.flatten(graph)
+        return preference_pairs(graph, self.options)
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """Counts groups and pairs; stores nothing."""
-        return self._pairs.remember(graphs)
+        return pair_figures(graphs, self.options)
 
     def collate(self, steps: Sequence[PreferencePair]) -> PreferenceBatch:
         """Chosen and rejected probes as rows of one forward pass."""
-        return self._pairs.collate(steps)
+        return preference_batch(steps, self.system)
 
     def step(self, batch: PreferenceBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
         """The chosen loss, summed over the pairs."""
-        return self._pairs.step(batch)
+        options = self.options
+        return preference_loss(
+            self.system,
+            batch,
+            self._losses,
+            beta=options.beta,
+            length_normalised=options.length_normalised,
+            copy_weight=options.terms.get("sft", 0.0),
+            is_weighted=options.on_policy_weights,
+        )

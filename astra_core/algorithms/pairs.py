@@ -1,6 +1,6 @@
 """The skeleton of preference learning: pairs from a tree of turns, rows of them, and a loss.
 
-An algorithm chooses a loss over two log-ratios; ``PairLearning`` does the rest.
+An algorithm chooses a loss over two log-ratios; ``preference_loss`` does the rest.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -78,17 +78,16 @@ class PreferenceBatch:
 
     Attributes:
         reference_logprobs: Of every probe token under the reference, nats.
-        behaviour_logprobs: Of every probe token under the policy that sampled, nats; None where
-            that is unknown.
-        pair_weights: What each pair counts in the loss; None where all count alike.
+        behaviour_logprobs: Of every probe token under the policy that sampled, nats.
+        pair_weights: What each pair counts in the loss.
     """
 
     rows: TokenRows
     reference_logprobs: Float[Tensor, "B T"]
     mask: Bool[Tensor, "B T"]
     num_tokens: int
-    behaviour_logprobs: Float[Tensor, "B T"] | None = None
-    pair_weights: Float[Tensor, " N"] | None = None
+    behaviour_logprobs: Float[Tensor, "B T"]
+    pair_weights: Float[Tensor, " N"]
 
     @property
     def weight(self) -> float:
@@ -150,48 +149,6 @@ PairLosses = Callable[[Float[Tensor, " N"], Float[Tensor, " N"]], Float[Tensor, 
 """From the log-ratios of chosen and rejected probes to one loss per pair."""
 
 
-@dataclass(frozen=True, slots=True)
-class PairLearning:
-    """What all algorithms that compare siblings in pairs have in common.
-
-    Attributes:
-        losses: The losses over two log-ratios, in which the algorithms differ.
-        copy_weight: Of the chosen probes' negative log-likelihood beside them; 0 adds none.
-        is_weighted: Whether pairs weigh by how likely the attacker itself finds them (WPO).
-    """
-
-    system: System
-    options: PairOptions
-    losses: PairLosses
-    copy_weight: float = 0.0
-    is_weighted: bool = False
-
-    def flatten(self, graph: Graph) -> list[PreferencePair]:
-        """Pairs of siblings, breadth first."""
-        return preference_pairs(graph, self.options)
-
-    def remember(self, graphs: Sequence[Graph]) -> dict[str, float]:
-        """Counts groups and pairs; stores nothing."""
-        return pair_figures(graphs, self.options)
-
-    def collate(self, steps: Sequence[PreferencePair]) -> PreferenceBatch:
-        """Chosen and rejected probes as rows of one forward pass."""
-        return preference_batch(steps, self.system)
-
-    def step(self, batch: PreferenceBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
-        """The loss, summed over the pairs."""
-        options = self.options
-        return preference_loss(
-            self.system,
-            batch,
-            self.losses,
-            beta=options.beta,
-            length_normalised=options.length_normalised,
-            copy_weight=self.copy_weight,
-            is_weighted=self.is_weighted,
-        )
-
-
 def preference_loss(
     system: System,
     batch: PreferenceBatch,
@@ -216,7 +173,8 @@ def preference_loss(
     chosen, rejected = ratios.chunk(2)
     metrics = preference_metrics(chosen.detach(), rejected.detach(), beta=beta)
     num_pairs = max(len(chosen), 1)
-    own, figures = losses(chosen, rejected), _movement(logprobs, batch)
+    own = losses(chosen, rejected)
+    figures = movement_figures(logprobs, batch.behaviour_logprobs, batch.mask, weight=batch.weight)
     if weights is not None:
         figures["pair_weight"] = float(weights.sum()) / num_pairs
         own = own * weights
@@ -224,23 +182,13 @@ def preference_loss(
         copied = copied_pair_losses(logprobs.chunk(2)[0], batch.mask.chunk(2)[0])
         figures["copied_nll_nats"] = float(copied.detach().sum()) / num_pairs
         own = own + copy_weight * copied
-    if batch.pair_weights is not None:
-        own = own * batch.pair_weights
-    return own.sum(), {
+    return (own * batch.pair_weights).sum(), {
         **figures,
         "reward_accuracy": float(metrics.accuracies.sum()) / num_pairs,
         "reward_margin": float(metrics.margins.sum()) / num_pairs,
         "chosen_reward": float(metrics.chosen_rewards.sum()) / num_pairs,
         "rejected_reward": float(metrics.rejected_rewards.sum()) / num_pairs,
     }
-
-
-def _movement(logprobs: Float[Tensor, "B T"], batch: PreferenceBatch) -> dict[str, float]:
-    """How far the attacker is from the policy that sampled, where that is known."""
-    before = batch.behaviour_logprobs
-    if before is None:
-        return {}
-    return movement_figures(logprobs, before, batch.mask, weight=batch.weight)
 
 
 def _logprobs_and_weights(
