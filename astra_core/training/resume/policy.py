@@ -35,7 +35,7 @@ from collections.abc import Mapping, Set as AbstractSet
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from astra_core.config import TrainingConfiguration
 from astra_core.engine.products.precision import faster_precision, of_device
@@ -54,9 +54,6 @@ _FREE = re.compile(
 # They decide what is learned where a schedule follows a figure of the evaluations.
 EVALUATION_FIELDS = frozenset({"evaluate", "eval_every", "eval_first"})
 
-Order = Literal["less", "match", "greater"]
-Level = Literal["none", "patch", "minor", "major"]
-
 
 @cache
 def package_version() -> str | None:
@@ -67,20 +64,10 @@ def package_version() -> str | None:
         return None
 
 
-def version_difference(first: str | None, second: str | None) -> tuple[Order, Level]:
-    """How the first version compares with the second, and at which level they differ.
-
-    Compared as far as both are spelled out, so ``1.5`` matches ``1.5.3``; None is below all.
-    """
-    if first is None or second is None:
-        if first == second:
-            return "match", "none"
-        return ("less" if first is None else "greater"), "major"
-    levels: tuple[Level, ...] = ("major", "minor", "patch")
-    for level, own, other in zip(levels, _numbers(first), _numbers(second), strict=False):
-        if own != other:
-            return ("less" if own < other else "greater"), level
-    return "match", "none"
+def has_same_major(first: str | None, second: str | None) -> bool:
+    """Whether two versions, None where one is unknown, differ in a minor or patch at most."""
+    own, other = ((each or "").partition(".")[0] for each in (first, second))
+    return own == other
 
 
 def changed_fields(stored: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -118,8 +105,8 @@ def check_resumable(
             f"{own['algorithm']}; start a new run or restore training.algorithm.name"
         )
         raise CheckpointError(msg)
-    is_other = version_difference(record.get("version"), own["version"])[1] == "major"
-    if is_other and not own["config"]["checkpoint"]["allow_other_version"]:
+    is_same = has_same_major(record.get("version"), own["version"])
+    if not (is_same or own["config"]["checkpoint"]["allow_other_version"]):
         msg = (
             f"{subject} must be of the same major version as {own['version']}, got "
             f"{record.get('version')}; start a new run or set "
@@ -238,10 +225,6 @@ def _permit(
         )
         raise CheckpointError(msg)
     return changed
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", text.partition("+")[0])][:3]
 
 
 def _flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

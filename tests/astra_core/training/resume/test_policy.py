@@ -14,7 +14,7 @@ from astra_core.training.resume.policy import (
     as_begun,
     changed_fields,
     check_resumable,
-    version_difference,
+    has_same_major,
 )
 
 VECTORS = Path(__file__).parents[3] / "vectors"
@@ -28,8 +28,8 @@ def identity(**changes):
 
 
 @each_row("case", VERSIONS)
-def test_versions_are_compared_as_far_as_both_are_spelled_out(case):
-    assert tuple(case["expected"]) == version_difference(case["a"], case["b"])
+def test_versions_are_compared_by_their_major_number(case):
+    assert (case["expected"][1] != "major") == has_same_major(case["a"], case["b"])
 
 
 @each_row("version", ["1.2.3", "1.2.9", "1.9"])
