@@ -57,8 +57,7 @@ class RunState:
             **self._identity(),
             "best": as_json(best.record(), subject="a run"),
             "stopping": stopping.record(),
-            "optimizer": optimizer_record(self._updates.optimizer),
-            "schedule": schedule_record(self._updates.learners[0]),
+            **learner_record(self._updates.learners[0]),
             "owners": [*self._owners],
             **self._agents.record(),
         }
@@ -84,8 +83,7 @@ class RunState:
         load_tensors(checkpoint.tensors, self._attacker.model)
         for kind in record.get("owners", _FIRST_OWNERS):
             restore(kind, self._owners[kind], _below(f"{kind}/", checkpoint.tensors))
-        restore_optimizer(self._updates.optimizer, record["optimizer"], checkpoint.tensors)
-        self._updates.schedule.load_state_dict(from_json(record["schedule"]))
+        restore_learner(self._updates.learners[0], record, checkpoint.tensors)
         self._agents.load(record, checkpoint.tensors)
         self._updates.scatter()
         best.load(from_json(record["best"]))
@@ -158,13 +156,7 @@ class AgentsState:
 
     def record(self) -> dict[str, Any]:
         """Optimisers and schedules for the record; empty if there is only one."""
-        found = {
-            name: {
-                "optimizer": optimizer_record(learner.optimizer),
-                "schedule": schedule_record(learner),
-            }
-            for name, learner in self._learners.items()
-        }
+        found = {name: learner_record(learner) for name, learner in self._learners.items()}
         return {_AGENTS: found} if found else {}
 
     def tensors(self) -> dict[str, Tensor]:
@@ -181,24 +173,32 @@ class AgentsState:
             for name, weight in self._weights.items():
                 weight.copy_(tensors[name])
         for name, learner in self._learners.items():
-            own = record[_AGENTS][name]
             below = _below(f"{_AGENTS}/{name}/", tensors)
-            restore_optimizer(learner.optimizer, own["optimizer"], below)
-            learner.schedule.load_state_dict(from_json(own["schedule"]))
+            restore_learner(learner, record[_AGENTS][name], below)
 
 
-def schedule_record(learner: Learner) -> Any:
-    """The schedule's state as JSON."""
+def learner_record(learner: Learner) -> dict[str, Any]:
+    """Its optimiser's groups and its schedule's state, as JSON."""
     subject = f"schedule '{learner.schedule_name}'"
-    return as_json(learner.schedule.state_dict(), subject=subject)
+    return {
+        "optimizer": optimizer_record(learner.optimizer),
+        "schedule": as_json(learner.schedule.state_dict(), subject=subject),
+    }
+
+
+def restore_learner(
+    learner: Learner, record: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> None:
+    """Restores optimiser and schedule from a ``learner_record`` and the moments among tensors."""
+    restore_optimizer(learner.optimizer, record["optimizer"], tensors)
+    learner.schedule.load_state_dict(from_json(record["schedule"]))
 
 
 def models_below(folder: Path, system: System) -> dict[Path, Module]:
     """Every attacker's model by its place in a folder that ``System.save`` wrote."""
-    separate = separate_models(system.agents) or {"": system.attacker}
     return {
         (own_folder(folder, name) if name else folder): model.model
-        for name, model in separate.items()
+        for name, model in system.learners().items()
     }
 
 
