@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from astra_core.config import NonNegative, Positive, Section
 from astra_core.errors import ConfigurationError
-from astra_core.extensions.plugin_class import Plugin, default_options
+from astra_core.extensions.plugin_class import Plugin
 
 
 class OptimizerPlugin(Plugin):
@@ -23,9 +23,6 @@ class OptimizerPlugin(Plugin):
         """An optimiser without options."""
 
         weight_decay: NonNegative = 0.0
-
-    def __init__(self, options: Section | None = None) -> None:
-        self.options = default_options(type(self)) if options is None else options
 
     @abstractmethod
     def optimizer(self, groups: Sequence[dict[str, Any]], lr: float) -> torch.optim.Optimizer:
@@ -68,12 +65,6 @@ class AdamW(OptimizerPlugin):
 
 class SchedulePlugin(Plugin):
     """Builds a learning-rate schedule over training steps, or over evaluations."""
-
-    class Options(Section):
-        """A schedule without options."""
-
-    def __init__(self, options: Section | None = None) -> None:
-        self.options = default_options(type(self)) if options is None else options
 
     @abstractmethod
     def schedule(
@@ -120,13 +111,15 @@ class TransformersSchedule(SchedulePlugin):
         ] = "constant"
         arguments: dict[str, float | int | str] = Field(default_factory=dict)
 
+    options: Options
+
     def schedule(
         self, optimizer: torch.optim.Optimizer, *, warmup_steps: int, training_steps: int
     ) -> LRScheduler:
         """The schedule, shifted by one when it warms up, so that no step has a rate of 0."""
         from transformers import get_scheduler
 
-        options = cast(TransformersSchedule.Options, self.options)
+        options = self.options
         # The only kind that begins above 0 by itself.
         shift = int(bool(warmup_steps) and options.kind != "cosine_warmup_with_min_lr")
         warms_up = bool(warmup_steps) and options.kind == "constant"
