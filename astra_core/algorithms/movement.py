@@ -1,4 +1,6 @@
-"""How far the attacker is from the policy that sampled, from log-probabilities that a pass has."""
+"""How far the attacker is from the policy that sampled, from its log-probabilities of probes."""
+
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Float
@@ -6,6 +8,7 @@ from torch import Tensor
 
 from astra_core.algorithms.functional import kl_estimates
 from astra_core.rollout import Node
+from astra_core.system import System
 
 K3, K1, PROBES = FIGURES = ("moved_nats", "moved_k1_nats", "moved_probes")
 """Figures of a pass, each divided by the batch's weight, so that their means add up to sums."""
@@ -15,6 +18,21 @@ def is_readable(node: Node) -> bool:
     """Whether a probe was trained, and how likely it was is known."""
     is_known = len(node.probe_logprobs) == len(node.probe_ids)
     return not node.has_failed and is_known and any(node.probe_mask)
+
+
+def probe_logprobs(nodes: Sequence[Node], system: System) -> list[tuple[float, ...]]:
+    """The log-probabilities of each probe under the attacker, or the agent that plays its turn."""
+    found: list[tuple[float, ...]] = [()] * len(nodes)
+    for turn in sorted({len(node.path) - 1 for node in nodes}):
+        places = [at for at, node in enumerate(nodes) if len(node.path) - 1 == turn]
+        logprobs = system.player(turn).model.continuation_logprobs(
+            [nodes[at].context_ids for at in places],
+            [nodes[at].probe_ids for at in places],
+            tokens_per_batch=system.config.tokens_per_batch,
+        )
+        for at, own in zip(places, logprobs, strict=True):
+            found[at] = own
+    return found
 
 
 def movement_figures(

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from astra_core.algorithms.functional import importance_ratios, is_near_policy, off_policy_weights
-from astra_core.algorithms.movement import is_readable
+from astra_core.algorithms.movement import is_readable, probe_logprobs
 from astra_core.models.rows import padded
 from astra_core.rollout import Graph, Node, Probe
 from astra_core.settings.staleness import StalenessConfiguration
@@ -33,7 +33,7 @@ def correct(
     nodes = [node for graph in graphs for node in graph.nodes() if is_readable(node)]
     if not nodes:
         return list(graphs), {}
-    now = _logprobs_of(nodes, system)
+    now = probe_logprobs(nodes, system)
     width = max(len(node.probe_ids) for node in nodes)
     mask = padded([node.probe_mask for node in nodes], width).bool()
     before = padded([node.probe_logprobs for node in nodes], width)
@@ -62,21 +62,6 @@ def correct(
         return replace(node, probe=found.get(id(node), node.probe))
 
     return [graph.changed(corrected) for graph in graphs], figures
-
-
-def _logprobs_of(nodes: Sequence[Node], system: System) -> list[tuple[float, ...]]:
-    """The log-probabilities of each probe under the attacker, or the agent that plays its turn."""
-    found: list[tuple[float, ...]] = [()] * len(nodes)
-    for turn in sorted({len(node.path) - 1 for node in nodes}):
-        places = [at for at, node in enumerate(nodes) if len(node.path) - 1 == turn]
-        logprobs = system.player(turn).model.continuation_logprobs(
-            [nodes[at].context_ids for at in places],
-            [nodes[at].probe_ids for at in places],
-            tokens_per_batch=system.config.tokens_per_batch,
-        )
-        for at, own in zip(places, logprobs, strict=True):
-            found[at] = own
-    return found
 
 
 def _weight_figures(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from astra_core.algorithms.functional import kl_estimates
-from astra_core.algorithms.movement import K3, is_readable
+from astra_core.algorithms.movement import K3, is_readable, probe_logprobs
 from astra_core.rollout import Graph, Node
 from astra_core.settings.kl import KLConfiguration
 from astra_core.system import System
@@ -56,18 +56,14 @@ def moved_nats(system: System, graphs: Sequence[Graph]) -> tuple[float, float]:
     nodes = [node for graph in graphs for node in graph.nodes() if is_readable(node)]
     if not nodes:
         return 0.0, 0.0
-    chosen = [nodes[at] for at in spread(len(nodes), MEASURED_PROBES)]
+    # Summed turn by turn: another order would round differently.
+    chosen = sorted(
+        (nodes[at] for at in spread(len(nodes), MEASURED_PROBES)), key=lambda node: len(node.path)
+    )
     totals = [0.0, 0.0]
-    for turn in sorted({len(node.path) - 1 for node in chosen}):
-        own = [node for node in chosen if len(node.path) - 1 == turn]
-        now = system.player(turn).model.continuation_logprobs(
-            [node.context_ids for node in own],
-            [node.probe_ids for node in own],
-            tokens_per_batch=system.config.tokens_per_batch,
-        )
-        for node, logprobs in zip(own, now, strict=True):
-            for place, nats in enumerate(_distances(node, logprobs)):
-                totals[place] += nats
+    for node, logprobs in zip(chosen, probe_logprobs(chosen, system), strict=True):
+        for place, nats in enumerate(_distances(node, logprobs)):
+            totals[place] += nats
     return totals[0] / len(chosen), totals[1] / len(chosen)
 
 
