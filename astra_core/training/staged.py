@@ -35,12 +35,6 @@ class LocalPlace:
         self.iteration, self.stage = iteration, stage
 
 
-def always(iteration: int) -> bool:
-    """True: the stage is due in every iteration."""
-    del iteration
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class TrainerStage:
     """A named step of an iteration.
@@ -54,17 +48,15 @@ class TrainerStage:
 
     name: str
     effect: Callable[[int], Iterable[Any] | None]
-    is_due: Callable[[int], bool] = always
 
 
 def walk(place: TrainerPlace, stages: Sequence[TrainerStage], iteration: int) -> Iterator[Any]:
-    """Does the due stages of one iteration, the first one first; yields what they yield.
+    """Does the stages of one iteration, the first one first; yields what they yield.
 
     For a trainer that keeps checkpoints of its own between iterations: it begins the iteration anew
     after a crash, and every effect elsewhere that was done is found in its state.
     """
     for stage in stages:
-        if stage.is_due(iteration):
-            return_freed_memory()
-            place.move_to(iteration, stage.name)
-            yield from stage.effect(iteration) or ()
+        return_freed_memory()
+        place.move_to(iteration, stage.name)
+        yield from stage.effect(iteration) or ()

@@ -34,14 +34,15 @@ class TextRun:
             self.stage("log_stats", self.log),
             self.stage("test_during_training", self.test),
             self.stage("create_fine_tune_jobs", self.create),
-            self.stage("await_fine_tune_jobs", self.wait, is_due=lambda at: at < last),
         ]
+        awaited = self.stage("await_fine_tune_jobs", self.wait)
         closing = [self.stage(CLOSING, lambda _: None)]
         for iteration in range(self.state.iteration, self.num_iterations + 1):
+            stages = [*own, awaited] if iteration < last else own
             is_last = iteration == self.num_iterations
-            list(walk(self.state, closing if is_last else own, iteration))
+            list(walk(self.state, closing if is_last else stages, iteration))
 
-    def stage(self, name, do, **due):
+    def stage(self, name, do):
         def effect(iteration):
             self.places.append([self.state.iteration, self.state.stage])
             # The first stage of a process has no checkpoint of its own before it.
@@ -49,7 +50,7 @@ class TextRun:
                 raise KeyboardInterrupt
             self.state.once("", iteration, do=lambda _: do(iteration) or {})
 
-        return TrainerStage(name, effect, **due)
+        return TrainerStage(name, effect)
 
     def sample(self, at):
         self.actions.append(f"sample {at}")
