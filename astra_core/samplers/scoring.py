@@ -5,7 +5,7 @@ scored by ``system.probe_scorer``, a scorer of texts.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -71,12 +71,13 @@ def scored_answers(
 
 def verdicts(judgements: Sequence[Judgement]) -> Mapping[str, Any]:
     """The judgements of the replies to one probe, as arguments of ``Replies``."""
-    return {
-        "scores": tuple(own.score for own in judgements),
-        **dict(_where_any("unjudged", [own.unjudged for own in judgements])),
-        **dict(_where_any("labels", [dict(own.labels) for own in judgements])),
-        **dict(_where_any("rationales", [own.rationale for own in judgements])),
+    scores = tuple(own.score for own in judgements)
+    further = {
+        "unjudged": tuple(own.unjudged for own in judgements),
+        "labels": tuple(dict(own.labels) for own in judgements),
+        "rationales": tuple(own.rationale for own in judgements),
     }
+    return {"scores": scores, **{name: own for name, own in further.items() if any(own)}}
 
 
 def overlaps(system: System) -> bool:
@@ -103,11 +104,6 @@ def _exchanges(said: Sequence[ProbeInConversation], answers: Sequence[Outcome]) 
         for own, answer in zip(said, answers, strict=True)
         for reply in _replies(answer)
     ]
-
-
-def _where_any(name: str, values: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    if any(values):
-        yield name, tuple(values)
 
 
 def _replies(answer: Outcome) -> tuple[Reply, ...]:
