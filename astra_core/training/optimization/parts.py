@@ -1,6 +1,7 @@
 """Parts of the trained weights: the rate of each, and when it moves at all."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from torch.nn import Module, Parameter
@@ -63,7 +64,7 @@ def parameter_groups(
         {
             "params": members,
             "weight_decay": weight_decay if decays else 0.0,
-            "lr": lr * _factor([parts[key] for key in own]),
+            "lr": lr * math.prod(parts[key].lr_factor for key in own),
             "parts": list(own),
         }
         for (own, decays), members in ordered
@@ -79,13 +80,6 @@ def found_parts(parts: Mapping[str, Part], names: Collection[str]) -> dict[str, 
 
 def _is_in(key: str, part: Part, name: str) -> bool:
     return occurs(part.pattern, name, where=f"training.parts.{key}.pattern")
-
-
-def _factor(parts: Sequence[Part]) -> float:
-    factor = 1.0
-    for part in parts:
-        factor *= part.lr_factor
-    return factor
 
 
 def _refuse_empty_parts(parts: Mapping[str, Part], weights: Mapping[str, Parameter]) -> None:
