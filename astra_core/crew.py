@@ -10,6 +10,7 @@ import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from astra_core.executor import Executor, Weights
 from astra_core.files import record_digest
 from astra_core.models.lora import merged_state
 from astra_core.registry import NoOptions, name_of
-from astra_core.rolling import HereWork, Rolled, Rolling, RollingWork, RolloutRequest
+from astra_core.rolling import HereWork, Rolled, Rolling, RollingWork
 from astra_core.rollout import Graph, Prompt
 
 _names = itertools.count()
@@ -62,7 +63,7 @@ class Crew:
         grown: Mapping[str, Any] | None = None,
     ) -> list[Graph]:
         """The graphs of all prompts, in order, of which too many may have failed."""
-        found = self.done(self.asked(sampler, prompts, iteration=iteration, grown=grown))
+        found = self.asked(sampler, prompts, iteration=iteration, grown=grown)()
         if not self.executor.is_here:
             # In worker time, as if one worker had waited for all of them.
             sampler.score_s += sum(own.score_s for own in found) / self.executor.num_workers
@@ -75,25 +76,23 @@ class Crew:
         *,
         iteration: int,
         grown: Mapping[str, Any] | None = None,
-    ) -> RolloutRequest:
-        """The request to roll out, with the present weights and state of the sampler."""
+    ) -> Callable[[], list[Rolled]]:
+        """The rollouts, to be made with the present weights and state of the sampler.
+
+        Making them touches nothing that training changes. Their results come shard by shard.
+        """
         count = self.prompts_per_shard or max(len(prompts), 1)
-        account, state = sampler.system.target.account, _tensor_bytes(sampler.state())
-        if self.executor.is_here:
-            account, state = "", b""
+        is_here, system = self.executor.is_here, sampler.system
+        account = "" if is_here else system.target.account
+        state = b"" if is_here else _tensor_bytes(sampler.state())
         shards = tuple(
             Rolling(tuple(prompts[at : at + count]), iteration, account, grown, state)
             for at in range(0, len(prompts), count)
         )
+        work = HereWork(sampler) if is_here else self.work(sampler, is_grown=bool(grown))
+        weights = None if is_here else self.weights(system)
         title = "evaluation" if grown else "rollouts"
-        if self.executor.is_here:
-            return RolloutRequest(HereWork(sampler), shards, None, title)
-        work = self.work(sampler, is_grown=bool(grown))
-        return RolloutRequest(work, shards, self.weights(sampler.system), title)
-
-    def done(self, asked: RolloutRequest) -> list[Rolled]:
-        """The results, shard by shard; touches nothing that training changes."""
-        return self.executor.run(asked.work, asked.shards, weights=asked.weights, title=asked.title)
+        return partial(self.executor.run, work, shards, weights=weights, title=title)
 
     def work(self, sampler: Any, *, is_grown: bool = False) -> RollingWork:
         """The sampler as workers build it, from its class and its options.

@@ -1,4 +1,4 @@
-"""One shard of a rollout: the request to a worker, its work, and the result."""
+"""One shard of a rollout: what it is, a worker's work on it, and the result."""
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from astra_core.config import Choice
-from astra_core.executor import Weights, Work
+from astra_core.executor import Work
 from astra_core.files import record_digest
 from astra_core.registry import build
 from astra_core.rollout import Graph, Prompt
@@ -38,16 +38,6 @@ class Rolled:
 
     graphs: list[Graph]
     score_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutRequest:
-    """Everything that workers need for a rollout, as it was when it was asked for."""
-
-    work: Work
-    shards: tuple[Rolling, ...]
-    weights: Weights | None
-    title: str
 
 
 @dataclass(frozen=True)

@@ -108,8 +108,7 @@ class Ahead:
             begun.rolled = Future()
             begun.rolled.set_result([Rolled(self._here(prompts, iteration), 0.0)])
         else:
-            asked = crew.asked(sampler, prompts, iteration=iteration)
-            begun.rolled = _in_background(lambda: crew.done(asked))
+            begun.rolled = _in_background(crew.asked(sampler, prompts, iteration=iteration))
         return begun
 
     def _here(self, prompts: Sequence[Prompt], iteration: int) -> list[Graph]:
