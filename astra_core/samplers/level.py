@@ -16,7 +16,7 @@ from astra_core.models.chat_format import ChatFormat
 from astra_core.models.spelling import as_read
 from astra_core.models.utterances import Utterance
 from astra_core.rollout import Context, Failure, Node, Path, Probe, Prompt, Replies
-from astra_core.samplers.scoring import ProbeInConversation, scored_answers, verdicts
+from astra_core.samplers.scoring import ProbeInConversation, ScoredAnswers, scored_answers, verdicts
 from astra_core.seeding import derive_key
 from astra_core.system import System
 from astra_core.target import Answer, Outcome
@@ -85,19 +85,6 @@ class Level:
     waited_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Responded:
-    """The outcomes of the probes of a level; each attribute has one entry per probe.
-
-    ``waited_s``: seconds spent waiting for the scorer, in all.
-    """
-
-    outcomes: tuple[Outcome, ...]
-    recorded: tuple[Replies | Failure, ...]
-    probe_scores: tuple[float, ...]
-    waited_s: float
-
-
 def opening(prompt: Prompt) -> Place:
     """The place before the first turn."""
     return Place((), Conversation(prompt))
@@ -107,14 +94,14 @@ def grow_level(growth: Growth, places: Sequence[Place], width: int, *, refills: 
     """``width`` turns after each place, in the order of the places; see ``sample_probes``."""
     asked = sample_probes(growth, places, width, refills=refills)
     found = scored_replies(growth, asked)
-    references = reference_logprobs(growth.system, asked, found.outcomes)
-    columns = (asked, found.outcomes, found.recorded, references, found.probe_scores)
+    references = reference_logprobs(growth.system, asked, found.answers)
+    columns = (asked, found.answers, found.judgements, references, found.probe_scores)
     turns = tuple(
         LevelTurn(
-            _node(own, recorded, reference=reference, probe_score=score),
-            None if isinstance(outcome, Failure) else after(own, outcome),
+            _node(own, record_of(answer, judged), reference=reference, probe_score=score),
+            None if isinstance(answer, Failure) else after(own, answer),
         )
-        for own, outcome, recorded, reference, score in zip(*columns, strict=True)
+        for own, answer, judged, reference, score in zip(*columns, strict=True)
     )
     return Level(turns, found.waited_s)
 
@@ -191,17 +178,15 @@ def _sample(
     ]
 
 
-def scored_replies(growth: Growth, asked: Sequence[SampledProbe]) -> Responded:
+def scored_replies(growth: Growth, asked: Sequence[SampledProbe]) -> ScoredAnswers:
     """The target's replies to the probes, scored, or why it failed."""
     said = [ProbeInConversation(own.place.conversation, own.heard) for own in asked]
     try:
-        scored = scored_answers(growth.system, said, lambda: answers(growth, asked))
+        return scored_answers(growth.system, said, lambda: answers(growth, asked))
     except TargetError as error:
         # The target's boundary: any other error is a bug of ours and must not be caught.
         failures = (Failure(shortened(f"{type(error).__name__}: {error}")),) * len(asked)
-        return Responded(failures, failures, (0.0,) * len(asked), 0.0)
-    recorded = tuple(map(_record, scored.answers, scored.judgements))
-    return Responded(scored.answers, recorded, scored.probe_scores, scored.waited_s)
+        return ScoredAnswers(failures, ((),) * len(asked), (0.0,) * len(asked), 0.0)
 
 
 def answers(growth: Growth, asked: Sequence[SampledProbe]) -> list[Outcome]:
@@ -252,7 +237,8 @@ def _probe_at(
     return SampledProbe(place, path, context, utterance, place.conversation.said(probe))
 
 
-def _record(outcome: Outcome, judgements: Sequence[Judgement]) -> Replies | Failure:
+def record_of(outcome: Outcome, judgements: Sequence[Judgement]) -> Replies | Failure:
+    """The outcome of a probe, as it stands in its turn."""
     if isinstance(outcome, Failure):
         return outcome
     reasons = tuple(reply.finish_reason for reply in outcome.replies)
@@ -279,7 +265,7 @@ def _known_reference(own: SampledProbe, outcome: Outcome) -> tuple[float, ...]:
 
 def _node(
     own: SampledProbe,
-    recorded: Replies | Failure,
+    outcome: Replies | Failure,
     *,
     reference: tuple[float, ...],
     probe_score: float,
@@ -287,7 +273,7 @@ def _node(
     said = own.utterance
     mask = (True,) * len(said.token_ids)
     probe = Probe(own.heard, said.token_ids, said.logprobs, mask, reference, probe_score)
-    return Node(own.path, own.context, probe, recorded)
+    return Node(own.path, own.context, probe, outcome)
 
 
 def after(own: SampledProbe, answer: Answer) -> Place:

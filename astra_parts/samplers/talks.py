@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from astra_core.conversation import Conversation, Message
 from astra_core.models.utterances import Utterance
 from astra_core.rollout import Context, Failure, Graph, Node, Path, Probe, Prompt, Replies
-from astra_core.samplers.level import Growth, Place, SampledProbe, after, scored_replies
+from astra_core.samplers.level import Growth, Place, SampledProbe, after, record_of, scored_replies
 
 _UNSAMPLED = Utterance("", (), (), has_ended=True)
 
@@ -68,9 +68,9 @@ def _ask(growth: Growth, said: Sequence[tuple[Talk, str]]) -> None:
     """Asks the target, and adds the turns to the conversations."""
     asked = [_probe(talk, text) for talk, text in said]
     found = scored_replies(growth, asked)
-    columns = (said, asked, found.outcomes, found.recorded, found.probe_scores)
-    for (talk, text), own, outcome, recorded, score in zip(*columns, strict=True):
-        talk.turns.append(_turn(own.path, text, recorded, score=score))
+    columns = (said, asked, found.answers, found.judgements, found.probe_scores)
+    for (talk, text), own, outcome, judged, score in zip(*columns, strict=True):
+        talk.turns.append(_turn(own.path, text, record_of(outcome, judged), score=score))
         if not isinstance(outcome, Failure):
             talk.conversation = after(own, outcome).conversation
 

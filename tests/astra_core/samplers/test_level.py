@@ -16,6 +16,7 @@ from astra_core.samplers.level import (
     grow_level,
     opening,
     poor_probes,
+    record_of,
     reference_logprobs,
     sample_probes,
     scored_replies,
@@ -115,16 +116,19 @@ def test_what_came_of_a_probe_is_replies_or_a_failure():
     own = growth()
     asked = sample_probes(own, places(), 2)
     found, silent = scored_replies(own, asked), scored_replies(silenced(own), asked)
+    recorded, failed = (
+        tuple(map(record_of, each.answers, each.judgements)) for each in (found, silent)
+    )
 
-    assert [2] * 4 == [len(each.texts) for each in found.recorded]
+    assert [2] * 4 == [len(each.texts) for each in recorded]
     assert own.system.scorer.score([e.utterance.text for e in asked]) == list(found.probe_scores)
-    told = [tuple(reply.finish_reason for reply in each.replies) for each in found.outcomes]
+    told = [tuple(reply.finish_reason for reply in each.replies) for each in found.answers]
     assert {"stop", "length"} == {reason for reasons in told for reason in reasons}
     assert [reasons if "length" in reasons else () for reasons in told] == [
-        each.finish_reasons for each in found.recorded
+        each.finish_reasons for each in recorded
     ]
     failure = Failure("TargetError: http 503")
-    assert (failure,) * 4 == silent.outcomes == silent.recorded
+    assert (failure,) * 4 == silent.answers == failed
     assert ((0.0,) * 4, 0.0) == (silent.probe_scores, silent.waited_s)
 
 
