@@ -95,19 +95,20 @@ class Evaluation:
         return {**intervals, **self.figures}
 
 
-INTERVALS = (
-    "attack_success_rate",
-    "clean_attack_success_rate",
-    "first_turn_success_rate",
-    "attempt_success_rate",
-    "score_mean",
-)
+_INTERVALS = {
+    "attack_success_rate": "success_rate",
+    "clean_attack_success_rate": "clean_success_rate",
+    "first_turn_success_rate": "first_turn_success_rate",
+    "attempt_success_rate": "attempt_success_rate",
+    "score_mean": "score_mean",
+}
+"""The figures with an interval, and what of a ``PromptOutcome`` each is the mean of."""
 
 
 def metric_names() -> frozenset[str]:
     """Every name that ``Evaluation.metrics`` has, found without an evaluation."""
     ends = ("", "_low", "_high")
-    intervals = {f"eval/{name}{end}" for name in INTERVALS for end in ends}
+    intervals = {f"eval/{name}{end}" for name in _INTERVALS for end in ends}
     figures = {*attack_metrics((), threshold=0.5), "reward_mean"}
     return frozenset(intervals | {f"eval/{name}" for name in figures})
 
@@ -221,11 +222,7 @@ class Evaluator:
         figures["reward_mean"] = mean_reward(graphs)
         return Evaluation(
             intervals={
-                "attack_success_rate": interval("success_rate"),
-                "clean_attack_success_rate": interval("clean_success_rate"),
-                "first_turn_success_rate": interval("first_turn_success_rate"),
-                "attempt_success_rate": interval("attempt_success_rate"),
-                "score_mean": interval("score_mean"),
+                **{name: interval(own) for name, own in _INTERVALS.items()},
                 **{
                     f"attack_success_rate_{name}": interval(
                         "success_rate", each[number * count : (number + 1) * count]
