@@ -3,11 +3,10 @@
 import logging
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from astra_core.config import TrainingConfiguration
-from astra_core.errors import CheckpointError, ConfigurationError
+from astra_core.errors import ConfigurationError
 from astra_core.evaluator import require_metric
 from astra_core.extensions.calls import (
     figures_of,
@@ -21,7 +20,6 @@ from astra_core.registry import build
 from astra_core.training.distribution.distributed import World
 from astra_core.training.learner import configs_of, followed_figure
 from astra_core.training.progress import Progress
-from astra_core.training.selection.stopping import Best
 
 _LOG = logging.getLogger(__name__)
 
@@ -104,16 +102,6 @@ def check_schedule(
         raise ConfigurationError(msg)
     declared = getattr(trainer, "metric_names", ())
     require_metric(metric, declared=declared, key="training.schedule")
-
-
-def require_same_score(best: Best, value: float, *, folder: Path) -> None:
-    """Checks that the best weights, loaded again, have the same score as before."""
-    if value != best.value:
-        msg = (
-            f"{folder} must score {best.metric} {best.value} when loaded again, got {value}; "
-            "the run is not reproducible on this machine"
-        )
-        raise CheckpointError(msg)
 
 
 def examine(trainer: Any) -> dict[str, float]:

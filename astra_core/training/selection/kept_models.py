@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
+from astra_core.errors import CheckpointError
 from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.distribution.distributed import World
 from astra_core.training.resume.state import RunState
-from astra_core.training.selection.evaluation_scheme import require_same_score
 from astra_core.training.selection.stopping import Best
 
 
@@ -48,5 +48,10 @@ class KeptModels:
         self._world.barrier()
         folder = self._store.model(self._best.model)
         self._state.read_model(folder)
-        if self._best.num_processes == self._world.size:
-            require_same_score(self._best, score(), folder=folder)
+        best = self._best
+        if best.num_processes == self._world.size and (now := score()) != best.value:
+            msg = (
+                f"{folder} must score {best.metric} {best.value} when loaded again, got {now}; "
+                "the run is not reproducible on this machine"
+            )
+            raise CheckpointError(msg)
