@@ -121,11 +121,7 @@ class Sampler(Plugin):
         """Restores what ``state`` returned."""
 
     def refuse_many_failures(self, graphs: Sequence[Graph]) -> None:
-        """Checks that enough of the turns did not fail.
-
-        Raises RolloutError if more failed than ``rollouts.max_failed_fraction`` allows, DataError
-        if more are unjudged than ``system.max_unjudged_fraction`` allows.
-        """
+        """Checks that enough of the turns did not fail; see ``refuse_losses``."""
         self.refuse_losses(losses(graphs))
 
     def refuse_losses(self, lost: Losses) -> None:

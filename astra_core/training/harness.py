@@ -214,6 +214,8 @@ class Harness:
         steps = flatten_experience(self.algorithm, learned)
         figures |= figures_of_part("algorithm", self.algorithm, learned)
         figures |= figures_of_part("sampler", self.sampler, rewarded)
+        system = self.sampler.system
+        of_agents = turn_figures(system.agents, system.player, rewarded)
         score_s = self.sampler.score_s - scored
         return Experience(
             iteration,
@@ -221,7 +223,7 @@ class Harness:
             steps,
             {
                 **experience_figures(rewarded, len(steps)),
-                **{f"rollout/{name}": value for name, value in self._of_agents(rewarded).items()},
+                **{f"rollout/{name}": value for name, value in of_agents.items()},
                 **figures,
                 **stale,
             },
@@ -241,10 +243,6 @@ class Harness:
             graphs, found = correct(graphs, self.sampler.system, self._staleness)
             figures |= found
         return graphs, {f"rollout/{name}": value for name, value in figures.items()}
-
-    def _of_agents(self, graphs: Sequence[Graph]) -> dict[str, float]:
-        system = self.sampler.system
-        return turn_figures(system.agents, system.player, graphs)
 
     def _roll_out(self, iteration: int) -> list[Graph]:
         """New rollouts; each of several processes makes its share and receives all of them."""
