@@ -4,7 +4,7 @@ The mathematics is ``functional.backed_up_rewards``; here trees of nodes become 
 reads, without turns that failed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -110,20 +110,6 @@ def forest(graphs: Sequence[Graph]) -> Forest:
 def alive(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """The turns that did not fail and were judged."""
     return tuple(node for node in nodes if node.is_judged)
-
-
-def rollouts(graph: Graph) -> Iterator[tuple[Node, ...]]:
-    """Every path of judged turns, from the first to where none follows."""
-
-    def walk(nodes: Sequence[Node], before: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
-        for node in alive(nodes):
-            here = (*before, node)
-            if alive(node.children):
-                yield from walk(node.children, here)
-            else:
-                yield here
-
-    yield from walk(graph.children, ())
 
 
 def can_teach(node: Node) -> bool:

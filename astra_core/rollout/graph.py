@@ -36,18 +36,24 @@ class Graph:
             if node.children:
                 yield node.children
 
-    def paths(self) -> Iterator[tuple[Node, ...]]:
-        """Every rollout: the turns from the root to a leaf."""
+    def paths(self, *, are_judged: bool = False) -> Iterator[tuple[Node, ...]]:
+        """Every rollout: the turns from the root to a leaf.
+
+        ``are_judged``: True ends them before turns that failed or were not judged.
+        """
+
+        def kept(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+            return tuple(node for node in nodes if node.is_judged) if are_judged else nodes
 
         def walk(nodes: tuple[Node, ...], before: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
             for node in nodes:
                 here = (*before, node)
-                if node.children:
-                    yield from walk(node.children, here)
+                if following := kept(node.children):
+                    yield from walk(following, here)
                 else:
                     yield here
 
-        yield from walk(self.children, ())
+        yield from walk(kept(self.children), ())
 
     def changed(self, change: Callable[[Node], Node]) -> Self:
         """The graph with every turn as ``change`` gives it, over the changed turns that follow."""

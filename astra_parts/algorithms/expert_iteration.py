@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from astra_core.algorithm import ALL_GIVEN, Algorithm, Need
-from astra_core.algorithms.credit import can_teach, rollouts
+from astra_core.algorithms.credit import can_teach
 from astra_core.config import Count, NonNegative, Section
 from astra_core.errors import ConfigurationError
 from astra_core.rollout import Graph
@@ -83,7 +83,7 @@ class ExpertIteration(Algorithm):
 
     def flatten(self, graph: Graph) -> Sequence[PolicyStep]:
         """Every turn of the selected rollouts once, weighted by how many of them it is in."""
-        paths = list(rollouts(graph))
+        paths = list(graph.paths(are_judged=True))
         copies = self.copies([[node.reward for node in path] for path in paths])
         steps = copied_steps(
             (node, weight) for path, weight in zip(paths, copies, strict=True) for node in path
@@ -110,7 +110,7 @@ class ExpertIteration(Algorithm):
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """Counts rollouts and those imitated; stores nothing."""
-        paths = [list(rollouts(graph)) for graph in graphs]
+        paths = [list(graph.paths(are_judged=True)) for graph in graphs]
         copies = [self.copies([[node.reward for node in path] for path in own]) for own in paths]
         return {
             "rollouts": float(sum(len(own) for own in paths)),

@@ -9,7 +9,6 @@ from astra_core.algorithms.credit import (
     can_teach,
     credited_turns,
     flat_group_figures,
-    rollouts,
 )
 from astra_core.errors import ConfigurationError
 from astra_parts.algorithms import functional as parts
@@ -141,7 +140,9 @@ def test_flat_groups_are_counted():
 def test_rollouts_end_where_a_turn_failed(failing):
     graph = tiny_graph(tiny_node(0.1, failing(tiny_node(0.2))), tiny_node(0.4, tiny_node(0.5)))
 
-    assert [[0.1], [0.4, 0.5]] == [[n.reward for n in path] for path in rollouts(graph)]
+    paths = graph.paths(are_judged=True)
+
+    assert [[0.1], [0.4, 0.5]] == [[n.reward for n in path] for path in paths]
 
 
 def test_nothing_is_learned_from_a_turn_that_nobody_judged():
@@ -151,7 +152,7 @@ def test_nothing_is_learned_from_a_turn_that_nobody_judged():
 
     assert [(0,), (2,)] == [turn.node.path for turn in turns]
     assert not can_teach(graph.children[1])
-    assert [(0,), (2,)] == [path[0].path for path in rollouts(graph)]
+    assert [(0,), (2,)] == [path[0].path for path in graph.paths(are_judged=True)]
 
 
 def test_a_turn_that_nobody_judged_is_no_zero_to_the_turn_before():
