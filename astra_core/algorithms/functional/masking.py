@@ -39,14 +39,10 @@ def masked_mean(
 
 
 def masked_variance(
-    values: Float[Tensor, "*shape"], mask: Bool[Tensor, "*shape"], *, ddof: int = 0
+    values: Float[Tensor, "*shape"], mask: Bool[Tensor, "*shape"]
 ) -> Float[Tensor, ""]:
-    """Variance of the kept values around their own mean; 0 where ``ddof`` or fewer are kept.
-
-    ``ddof``: subtracted from the number of values: 0 is the population variance, 1 Bessel's.
-    """
-    centred = values - masked_mean(values, mask)
-    return masked_sum(centred.square(), mask) / (masked_count(mask) - ddof).clamp(min=1)
+    """Population variance of the kept values around their own mean; 0 where none is kept."""
+    return masked_mean((values - masked_mean(values, mask)).square(), mask)
 
 
 def masked_whiten(

@@ -38,7 +38,7 @@ def test_masked_statistics_are_zero_when_nothing_is_kept(shape):
 
     assert fn.masked_sum(values, mask).item() == 0
     assert fn.masked_mean(values, mask).item() == 0
-    assert fn.masked_variance(values, mask, ddof=1).item() == 0
+    assert fn.masked_variance(values, mask).item() == 0
     assert torch.equal(torch.zeros(shape), fn.masked_whiten(values, mask))
     assert torch.equal(torch.zeros(shape[0]), fn.masked_mean(values, mask, dim=-1))
 
@@ -61,19 +61,18 @@ def test_masked_whiten_min_spread_decides_what_is_a_signal():
     assert torch.equal(apart - 1.0, fn.masked_whiten(apart, mask, min_spread=0.99))
 
 
-def test_masked_variance_takes_ddof_off_the_count():
+def test_masked_variance_is_that_of_the_kept_values():
     # Values 1, 2, 4: squares about the mean 7/3 add up to 14/3.
     values, mask = torch.tensor([1.0, 2.0, 4.0, 100.0]), torch.tensor([1, 1, 1, 0]).bool()
 
     assert pytest.approx(14 / 9) == fn.masked_variance(values, mask).item()
-    assert pytest.approx(7 / 3) == fn.masked_variance(values, mask, ddof=1).item()
 
 
 def test_masked_variance_of_two_and_of_one():
     values = torch.tensor([1.0, 3.0])
 
-    assert fn.masked_variance(values, torch.tensor([True, True]), ddof=1).item() == 2.0
-    assert fn.masked_variance(values, torch.tensor([True, False]), ddof=1).item() == 0.0
+    assert fn.masked_variance(values, torch.tensor([True, True])).item() == 1.0
+    assert fn.masked_variance(values, torch.tensor([True, False])).item() == 0.0
 
 
 def test_masked_mean_has_no_gradient_outside_the_mask():
