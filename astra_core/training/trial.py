@@ -11,7 +11,6 @@ import torch
 from astra_core.algorithm import restore, tensors_by_name
 from astra_core.errors import TrainingError
 from astra_core.rollout import Graph
-from astra_core.training.dumps import batch_tensors
 from astra_core.training.harness import Experience, Harness
 from astra_core.training.update import Updates
 
@@ -28,7 +27,6 @@ class Trial:
     num_tokens: int
     loss: float
     grad_norm: float
-    shapes: dict[str, tuple[int, ...]]
     peak_bytes: int
     experience: Experience
     gradient_s: float
@@ -76,13 +74,11 @@ def try_batch(
     if not (math.isfinite(loss) and math.isfinite(norm)):
         msg = f"loss and gradients must be finite, got loss {loss} and norm {norm}; see the models"
         raise TrainingError(msg)
-    shapes = {name: tuple(tensor.shape) for name, tensor in batch_tensors([batch]).items()}
     return Trial(
         num_steps=len(experience.steps),
         num_tokens=batch.num_tokens,
         loss=loss,
         grad_norm=norm,
-        shapes=shapes,
         peak_bytes=_peak_bytes(device),
         experience=experience,
         gradient_s=seconds,

@@ -16,8 +16,6 @@ def test_a_dry_run_tells_what_a_batch_costs(tmp_path):
     assert math.isfinite(trial.loss)
     assert trial.grad_norm > 0.0
     assert trial.peak_bytes > 2**20
-    shape = next(iter(trial.shapes.values()))
-    assert 2 * configured().batch_size >= shape[0] > 0
 
 
 @pytest.mark.real
