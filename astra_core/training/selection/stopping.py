@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from astra_core.config import EarlyStopping
-from astra_core.errors import ConfigurationError
 
 TIE_BREAKER = "eval/score_mean"
 """A rate over few conversations is often the same twice; the mean score hardly ever is."""
@@ -41,12 +40,7 @@ class Best:
         It is if it beats the best by more than ``min_delta``. Where any gain counts and the highest
         value is reached again, the higher mean score is better; to the patience of early stopping
         this is no gain.
-
-        Raises ConfigurationError if the evaluation has no such metric.
         """
-        if self.metric not in metrics:
-            msg = f"training.metric must be one of {sorted(metrics)}, got '{self.metric}'"
-            raise ConfigurationError(msg)
         self.before = self._now()
         value = metrics[self.metric]
         gain = self._sign * (value - self.value)

@@ -2,6 +2,7 @@ import pytest
 from each_row import each_row
 from tiny_training import configured, trainer_of, weights_of
 
+from astra_core.errors import ConfigurationError
 from astra_core.training.trainer import Trainer
 
 METRIC = "eval/kl_nats"
@@ -123,6 +124,17 @@ def test_what_is_evaluated_and_kept_may_change_at_resume(tmp_path):
     again.train()
 
     assert last == weights_of(again)
+
+
+def test_a_metric_that_is_not_evaluated_lists_those_that_are():
+    reason = (
+        r"training.metric must be a figure of the evaluation, got 'eval/x'; there are \['eval/k"
+    )
+    trainer = trainer_of(configured(metric="eval/x"))
+    trainer.examine = lambda _: {"eval/kl_nats": 1.0}
+
+    with pytest.raises(ConfigurationError, match=reason):
+        trainer.evaluate()
 
 
 @each_row(("scheme", "num_told"), [("every", 0), ("first_and_last", 1), ("none", 1)])
