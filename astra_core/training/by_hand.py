@@ -190,9 +190,9 @@ class HandLoop:
         """Reports the update that is done."""
         if not self._passes or self._experience is None:
             return
-        passes, is_skipped = self._passes, not self._is_finite()
-        self._passes, is_first, self._is_first = [], self._is_first, False
-        metrics = self._figures(passes)
+        metrics, is_skipped = self._figures(), not self._is_finite()
+        passes, self._passes = self._passes, []
+        is_first, self._is_first = self._is_first, False
         update = Update(
             loss=_mean([each.loss for each in passes], passes),
             grad_norm=self._norm,
@@ -205,9 +205,9 @@ class HandLoop:
         )
         self._report(update, self._experience, is_first)
 
-    def _figures(self, passes: Sequence[_Pass] | None = None) -> dict[str, float]:
+    def _figures(self) -> dict[str, float]:
         """Means of the update's figures, those of movement over its probes."""
-        passes = self._passes if passes is None else passes
+        passes = self._passes
         names = sorted({name for each in passes for name in each.logs})
         return moved_means(
             {name: _mean([each.logs.get(name, 0.0) for each in passes], passes) for name in names}

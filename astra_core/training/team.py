@@ -23,6 +23,7 @@ from astra_core.algorithm import (
     loss_of,
     off_policy,
     own_weights,
+    restore,
     tensors_by_name,
 )
 from astra_core.config import Section, TrainingConfiguration
@@ -156,8 +157,7 @@ class AgentsAlgorithm(Algorithm):
         for name, algorithm in self._own.items():
             start = f"{name}/"
             own = {key.removeprefix(start): x for key, x in state.items() if key.startswith(start)}
-            with plugin_call("algorithm", algorithm, "load_state"):
-                algorithm.load_state(own)
+            restore("algorithm", algorithm, own)
 
     def _plays(self, name: str, node: Node) -> bool:
         return self.system.player(len(node.path) - 1).name == name
