@@ -6,7 +6,6 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from astra_core.settings.agents import AgentTraining as AgentTraining, Part as Part
-from astra_core.settings.kl import KLConfiguration as KLConfiguration
 from astra_core.settings.sections import (
     Choice,
     Count,
@@ -15,7 +14,6 @@ from astra_core.settings.sections import (
     Section,
     refuse_unread,
 )
-from astra_core.settings.staleness import StalenessConfiguration as StalenessConfiguration
 
 
 class EarlyStopping(Section):
@@ -70,6 +68,63 @@ class LoraConfiguration(Section):
     target_modules: tuple[str, ...] | None = Field(
         None, min_length=1, description="Names of linear layers; null takes all but the head."
     )
+
+
+class KLConfiguration(Section):
+    """Limits on the KL divergence between the attacker before and after an experience.
+
+    All are means over probes, summed over a probe's tokens. See docs/method.md.
+    """
+
+    max_per_experience_nats: Positive | None = Field(
+        4.0,
+        description="An update whose own pass finds the attacker this far from where the "
+        "experience began is left out, and with it the rest of the experience; null never.",
+    )
+    warn_per_experience_nats: Positive | None = Field(
+        10.0,
+        description="An experience that moves the attacker further is named at the end of the "
+        "stage, in its report and in a tag of the run; null never.",
+    )
+
+
+Correction = Literal["none", "token", "sequence", "sequence_mask"]
+
+
+class StalenessConfiguration(Section):
+    """Experiences that are collected while earlier ones are learned from. See docs/scaling.md.
+
+    The attacker's version is the number of training steps it has learned.
+    """
+
+    max_versions: int = Field(
+        default=0,
+        ge=0,
+        le=64,
+        description="Training steps by which the policy that sampled is behind the one that "
+        "learns, exactly so many after the start; 0 collects with the attacker of now.",
+    )
+    correction: Correction = Field(
+        default="none",
+        description="Of what an older attacker sampled, or another engine (trainer vllm): token "
+        "and sequence weigh by the capped ratio of the attacker, as it begins "
+        "the training step, to the policy that sampled; sequence_mask leaves out probes whose "
+        "mean ratio is far from 1; none leaves it to the algorithm's own ratio.",
+    )
+    cap: Positive | None = Field(
+        default=None,
+        description="The largest weight; of sequence_mask the largest mean ratio, above 1, whose "
+        "inverse is the smallest. null is 2 of token, 5 of sequence and 1.01 of sequence_mask.",
+    )
+
+    @model_validator(mode="after")
+    def _every_setting_has_an_effect(self) -> Self:
+        if self.correction == "none":
+            refuse_unread(self, "cap", when="correction is 'none'")
+        if self.correction == "sequence_mask" and self.cap is not None and self.cap <= 1.0:
+            msg = f"cap must be above 1 when correction is 'sequence_mask', got {self.cap:g}"
+            raise ValueError(msg)
+        return self
 
 
 Shuffle = Literal["trees", "steps"]

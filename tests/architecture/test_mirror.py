@@ -11,6 +11,8 @@ PARTS = {
     "astra_core/test_budgets.py": "astra_core/training/trainer.py",
     "astra_core/test_other_device.py": "astra_core/training/trainer.py",
     "astra_core/training/resume/test_own_state.py": "astra_core/training/resume/state.py",
+    "astra_core/settings/test_kl.py": "astra_core/settings/training.py",
+    "astra_core/settings/test_staleness.py": "astra_core/settings/training.py",
     "astra_core/training/test_update_passes.py": "astra_core/training/update.py",
     "tasks/params/test_checks_of_algorithms.py": "tasks/params/checks.py",
     "tasks/promotion/test_rollback.py": "tasks/promotion/decision.py",

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from astra_core.algorithms.functional import importance_ratios, is_near_policy, off_policy_weights
 from astra_core.algorithms.movement import is_readable, probe_logprobs
+from astra_core.config import StalenessConfiguration
 from astra_core.models.rows import padded
 from astra_core.rollout import Graph, Node, Probe
-from astra_core.settings.staleness import StalenessConfiguration
 from astra_core.system import System
 
 _CAPS = {"token": 2.0, "sequence": 5.0, "sequence_mask": 1.01}

@@ -14,8 +14,8 @@ import torch
 
 from astra_core.algorithms.functional import kl_estimates
 from astra_core.algorithms.movement import K3, is_readable, probe_logprobs
+from astra_core.config import KLConfiguration
 from astra_core.rollout import Graph, Node
-from astra_core.settings.kl import KLConfiguration
 from astra_core.system import System
 from astra_core.training.progress import Move
 
@@ -46,12 +46,8 @@ def measure_move(system: System, experience: "Experience", *, is_cut: bool, worl
 def moved_nats(system: System, graphs: Sequence[Graph]) -> tuple[float, float]:
     """How far the attacker is from the policy that sampled these rollouts, nats per probe.
 
-    Args:
-        system: The System whose attacker reads up to ``MEASURED_PROBES`` probes, spread over all.
-        graphs: Rollouts.
-
-    Returns:
-        The mean over those probes by the estimators k3 and k1; zeros where no probe was trained.
+    It reads up to ``MEASURED_PROBES`` probes, spread over all, and returns the means over them by
+    the estimators k3 and k1; zeros where no probe was trained.
     """
     nodes = [node for graph in graphs for node in graph.nodes() if is_readable(node)]
     if not nodes:

@@ -1,8 +1,8 @@
 import pytest
 from each_row import each_row
 
+from astra_core.config import KLConfiguration
 from astra_core.errors import ConfigurationError
-from astra_core.settings.kl import KLConfiguration
 
 
 def test_no_experience_moves_far_unnoticed_by_default():
