@@ -14,25 +14,10 @@ from astra_core.engine.memory import return_freed_memory
 
 
 class TrainerPlace(Protocol):
-    """Where a trainer is."""
+    """Where a trainer with effects elsewhere is."""
 
     def move_to(self, iteration: int, stage: str) -> None:
         """Notes that all before this stage is done."""
-
-
-@dataclass(slots=True)
-class LocalPlace:
-    """The place of a trainer without effects elsewhere; a restart begins at the checkpoint.
-
-    ``stage``: under way, or the last one; empty before the first.
-    """
-
-    iteration: int = 0
-    stage: str = ""
-
-    def move_to(self, iteration: int, stage: str) -> None:
-        """Notes that all before this stage is done."""
-        self.iteration, self.stage = iteration, stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +35,18 @@ class TrainerStage:
     effect: Callable[[int], Iterable[Any] | None]
 
 
-def walk(place: TrainerPlace, stages: Sequence[TrainerStage], iteration: int) -> Iterator[Any]:
+def walk(
+    place: TrainerPlace | None, stages: Sequence[TrainerStage], iteration: int
+) -> Iterator[Any]:
     """Does the stages of one iteration, the first one first; yields what they yield.
 
     For a trainer that keeps checkpoints of its own between iterations: it begins the iteration anew
     after a crash, and every effect elsewhere that was done is found in its state.
+
+    ``place``: None for a trainer without such effects; a restart begins at the checkpoint.
     """
     for stage in stages:
         return_freed_memory()
-        place.move_to(iteration, stage.name)
+        if place is not None:
+            place.move_to(iteration, stage.name)
         yield from stage.effect(iteration) or ()

@@ -52,7 +52,7 @@ from astra_core.training.selection.evaluation_scheme import (
 )
 from astra_core.training.selection.kept_models import KeptModels
 from astra_core.training.selection.stopping import Best
-from astra_core.training.staged import LocalPlace, TrainerPlace, TrainerStage, walk
+from astra_core.training.staged import TrainerPlace, TrainerStage, walk
 from astra_core.training.team import build_algorithm, check_team
 from astra_core.training.trial import Trial, try_batch
 from astra_core.training.update import Update, Updates, learning_plan, refuse_many_nonfinite
@@ -124,7 +124,7 @@ class Trainer:
         self.ending = Ending(config.early_stopping, world=self.world)
         self._state = RunState(config, sampler, algorithm, updates=self.updates, trainer=self)
         self._kept = KeptModels(self.best, self._state, store=store, world=self.world)
-        self.place: TrainerPlace = LocalPlace()
+        self.place: TrainerPlace | None = None
         self._experience: Experience
         self._eval_s = 0.0
         self._is_cut = False
