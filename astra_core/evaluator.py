@@ -202,12 +202,8 @@ class Evaluator:
         _require_judged(graphs)
         each = tuple(prompt_outcome(graph, threshold=config.threshold) for graph in graphs)
         count = len(graphs) // max(len(weights), 1)
-        shares = tuple(weights.values())
-        outcomes = (
-            tuple(weighted_outcome(each[at::count], shares) for at in range(count))
-            if weights
-            else each
-        )
+        shares = tuple(weights.values()) or (1.0,)
+        outcomes = tuple(weighted_outcome(each[at::count], shares) for at in range(count))
 
         def interval(name: str, outcomes: Sequence[PromptOutcome] = outcomes) -> Interval:
             mean_of = bootstrap_mean if name == "score_mean" else rate_interval
