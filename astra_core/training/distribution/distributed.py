@@ -31,7 +31,6 @@ class World:
 
     rank: int = 0
     size: int = 1
-    timeout_s: float = TIMEOUT_S
 
     @classmethod
     def join(cls, *, device: torch.device | str = "cpu", timeout_s: float = TIMEOUT_S) -> Self:
@@ -52,7 +51,7 @@ class World:
                 torch.cuda.set_device(device)
             with lost_is_reported():
                 torch.distributed.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
-        return cls(torch.distributed.get_rank(), size, timeout_s)
+        return cls(torch.distributed.get_rank(), size)
 
     def leave(self) -> None:
         """Ends the communication."""
