@@ -228,11 +228,10 @@ class System:
     @property
     def plan(self) -> Plan:
         """The attacker's plan, in the System's precision, with the threads of its largest model."""
-        agents = separate_models(self.agents).values()
-        plans = [each.plan for each in (self.attacker, *self.target.language_models, *agents)]
+        talkers = (*self.learners().values(), *self.target.language_models)
         precision: Precision = "bf16" if self.config.precision == "bf16" else "fp32"
         plan = self.attacker.plan.talking(precision=precision)
-        return replace(plan, num_threads=max(own.num_threads for own in plans))
+        return replace(plan, num_threads=max(own.plan.num_threads for own in talkers))
 
     @contextmanager
     def remembering(self) -> Iterator[None]:

@@ -20,6 +20,7 @@ from astra_core.sampler import Sampler
 from astra_core.system import System
 from astra_core.training.checkpoint import Checkpoint
 from astra_core.training.learner import Learner
+from astra_core.training.optimization.parts import trained_weights
 from astra_core.training.progress import Progress
 from astra_core.training.resume.policy import EVALUATION_FIELDS, check_resumable, package_version
 from astra_core.training.selection.stopping import Best, Stopping
@@ -97,7 +98,7 @@ class RunState:
             return
         for place, model in models_below(folder, self._sampler.system).items():
             place.mkdir(parents=True, exist_ok=True)
-            weights = _trained_parameters(model)
+            weights = trained_weights(model, ())
             save_file({name: p.detach() for name, p in weights.items()}, place / _ADAPTERS)
 
     def read_model(self, folder: Path) -> None:
@@ -150,7 +151,7 @@ class AgentsState:
         self._weights = {
             f"{_AGENTS}/{agent}/model/{name}": weight
             for agent, model in separate_models(system.agents).items()
-            for name, weight in _trained_parameters(model.model).items()
+            for name, weight in trained_weights(model.model, ()).items()
             if id(weight) not in first
         }
 
@@ -218,7 +219,7 @@ def tensors_of(
 
     Shared weights are stored once, because ``named_parameters`` names them once.
     """
-    found = {f"model/{name}": p.detach().clone() for name, p in _trained_parameters(model).items()}
+    found = {f"model/{name}": p.detach().clone() for name, p in trained_weights(model, ()).items()}
     found |= moments_of(optimizer)
     for kind, memory in memories.items():
         found |= {f"{kind}/{name}": value.clone() for name, value in memory.items()}
@@ -262,10 +263,6 @@ def restore_optimizer(
         index, _, moment = name.partition("/")
         state.setdefault(int(index), {})[moment] = value
     optimizer.load_state_dict({"state": state, "param_groups": groups})
-
-
-def _trained_parameters(model: Module) -> dict[str, torch.nn.Parameter]:
-    return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
 
 def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
