@@ -170,13 +170,9 @@ def spelled(value: Any) -> str:
     >>> spelled(float("nan")), spelled("you never listen"), spelled(None)
     ('nan', 'str', 'None')
     """
-    if value is None or is_number(value):
-        return str(value) if value is None or math.isfinite(as_float(value)) else _in_words(value)
-    return type(value).__name__
-
-
-def _in_words(value: SupportsFloat) -> str:
-    return "a number beyond 1e308" if isinstance(value, int) else str(value)
+    if isinstance(value, int) and math.isinf(as_float(value)):
+        return "a number beyond 1e308"
+    return str(value) if value is None or is_number(value) else type(value).__name__
 
 
 def refuse(kind: str, plugin: Any, rule: str, *, got: str) -> NoReturn:
