@@ -47,10 +47,10 @@ from astra_core.training.resume.state import RunState
 from astra_core.training.selection.ending import Ending
 from astra_core.training.selection.evaluation_scheme import (
     EvaluationScheme,
+    KeptModels,
     check_evaluations,
     examine,
 )
-from astra_core.training.selection.kept_models import KeptModels
 from astra_core.training.selection.stopping import Best
 from astra_core.training.staged import TrainerPlace, TrainerStage, walk
 from astra_core.training.team import build_algorithm, check_team
