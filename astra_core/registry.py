@@ -17,7 +17,7 @@ from astra_core.config import Choice, Section
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import suggestion
 from astra_core.extensions.calls import path_of, plugin_call
-from astra_core.extensions.completeness import find_omission
+from astra_core.extensions.plugin_class import find_omission
 from astra_core.extensions.plugin_files import is_file_name, load_named
 
 BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
