@@ -116,7 +116,7 @@ def rewarded(reward: Reward, graphs: Sequence[Graph]) -> list[Graph]:
 def _unjudged_at_zero(graph: Graph) -> Graph:
     if not any(node.is_unjudged for node in graph.nodes()):
         return graph
-    return graph.changed(lambda node: replace(node, reward=0.0) if node.is_unjudged else node)
+    return graph.map_turns(lambda node: replace(node, reward=0.0) if node.is_unjudged else node)
 
 
 def require_graphs(kind: str, plugin: Any, given: Any, *, count: int) -> None:

@@ -84,7 +84,7 @@ class AdversarialReward(Reward):
                 reward=sum(parts.values()) if node.is_judged else 0.0,
             )
 
-        return [graph.changed(rewarded) for graph in graphs]
+        return [graph.map_turns(rewarded) for graph in graphs]
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """The mean of each part of the reward, after an experience's probes enter the memory."""

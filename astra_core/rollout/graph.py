@@ -55,7 +55,7 @@ class Graph:
 
         yield from walk(kept(self.children), ())
 
-    def changed(self, change: Callable[[Node], Node]) -> Self:
+    def map_turns(self, change: Callable[[Node], Node]) -> Self:
         """The graph with every turn as ``change`` gives it, over the changed turns that follow."""
 
         def changed(node: Node) -> Node:

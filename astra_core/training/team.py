@@ -179,7 +179,7 @@ def mask_others(graph: Graph, is_own: Callable[[Node], bool]) -> Graph:
             return node
         return replace(node, probe=replace(node.probe, mask=(False,) * len(node.probe.mask)))
 
-    return graph.changed(masked)
+    return graph.map_turns(masked)
 
 
 def own_means(figures: Mapping[str, float], agents: Sequence[str]) -> dict[str, float]:

@@ -61,10 +61,9 @@ class StressTestingReward(Reward):
         rewards = dict(zip(map(id, nodes), worth.tolist(), strict=True))
 
         def rewarded(node: Node) -> Node:
-            children = tuple(map(rewarded, node.children))
-            return replace(node, reward=rewards.get(id(node), 0.0), children=children)
+            return replace(node, reward=rewards.get(id(node), 0.0))
 
-        return [replace(graph, children=tuple(map(rewarded, graph.children))) for graph in graphs]
+        return [graph.map_turns(rewarded) for graph in graphs]
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """The mean of each part of the reward; there is no memory."""

@@ -206,13 +206,10 @@ class TermsReward(Reward):
         def rewarded(node: Node) -> Node:
             novelty = known.get(id(node), node.novelty)
             return replace(
-                node,
-                probe=replace(node.probe, novelty=novelty),
-                reward=found.get(id(node), 0.0),
-                children=tuple(map(rewarded, node.children)),
+                node, probe=replace(node.probe, novelty=novelty), reward=found.get(id(node), 0.0)
             )
 
-        return [replace(graph, children=tuple(map(rewarded, graph.children))) for graph in graphs]
+        return [graph.map_turns(rewarded) for graph in graphs]
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """The mean of each term, weighted and as a quantity, after every memory is updated.

@@ -61,7 +61,7 @@ def correct(
     def corrected(node: Node) -> Node:
         return replace(node, probe=found.get(id(node), node.probe))
 
-    return [graph.changed(corrected) for graph in graphs], figures
+    return [graph.map_turns(corrected) for graph in graphs], figures
 
 
 def _weight_figures(

@@ -85,10 +85,9 @@ def _untrained(graph: Graph) -> Graph:
     """The graph with every token masked."""
 
     def silent(node: Node) -> Node:
-        probe = replace(node.probe, mask=(False,) * len(node.probe_ids))
-        return replace(node, probe=probe, children=tuple(map(silent, node.children)))
+        return replace(node, probe=replace(node.probe, mask=(False,) * len(node.probe_ids)))
 
-    return replace(graph, children=tuple(map(silent, graph.children)))
+    return graph.map_turns(silent)
 
 
 def _check_step(algorithm: Algorithm, batch: Any, system: System) -> float:

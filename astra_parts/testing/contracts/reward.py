@@ -50,11 +50,10 @@ def check_reward(plugin: str | type[Reward], **options: Any) -> None:
 
 def _unrewarded(graph: Graph) -> str:
     def plain(node: Node) -> Node:
-        probe = replace(node.probe, novelty=0.0)
-        return replace(node, probe=probe, reward=0.0, children=tuple(map(plain, node.children)))
+        return replace(node, probe=replace(node.probe, novelty=0.0), reward=0.0)
 
     # Compared as text, because NaN, the score of a turn that failed, does not equal itself.
-    return repr(replace(graph, children=tuple(map(plain, graph.children))))
+    return repr(graph.map_turns(plain))
 
 
 def _texts(graphs: Iterable[Graph]) -> list[str]:

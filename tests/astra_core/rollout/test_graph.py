@@ -27,10 +27,10 @@ def test_paths_lead_from_the_root_to_every_leaf():
 
 
 def test_a_change_of_every_turn_leaves_the_tree_as_it_is():
-    doubled = GRAPH.changed(lambda node: replace(node, reward=2 * node.reward))
+    doubled = GRAPH.map_turns(lambda node: replace(node, reward=2 * node.reward))
 
     assert [0.2, 1.0, 1.2, 0.4, 0.8, 1.4, 0.6] == [node.reward for node in doubled.nodes()]
-    assert GRAPH == doubled.changed(lambda node: replace(node, reward=node.reward / 2))
+    assert GRAPH == doubled.map_turns(lambda node: replace(node, reward=node.reward / 2))
 
 
 def test_a_graph_without_turns_has_no_group_and_no_path():
