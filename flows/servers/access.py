@@ -36,7 +36,6 @@ def new_auth_string() -> str:
 def server_variables(url: str, auth: str) -> dict[str, str]:
     """The environment variables of Prefect's server at a URL without a path."""
     return {
-        "PREFECT_API_URL": f"{url}/api",
         # Relative, so that the pages work under every name of this machine.
         "PREFECT_UI_API_URL": "/api",
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url,
@@ -44,13 +43,13 @@ def server_variables(url: str, auth: str) -> dict[str, str]:
         # If it were kept in memory, a restart would forget which run holds which slot.
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
         "PREFECT__SERVER_FINAL": "1",
-        **client_variables(auth),
+        **client_variables(f"{url}/api", auth),
     }
 
 
-def client_variables(auth: str) -> dict[str, str]:
-    """The environment variables with which a client may use the server."""
-    return {"PREFECT_API_AUTH_STRING": auth}
+def client_variables(api_url: str, auth: str) -> dict[str, str]:
+    """The environment variables with which a client uses the server whose API has this address."""
+    return {"PREFECT_API_URL": api_url, "PREFECT_API_AUTH_STRING": auth}
 
 
 def tracking_variables(auth: str) -> dict[str, str]:

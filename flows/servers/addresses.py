@@ -59,7 +59,7 @@ def client_environment(url: str | None = None) -> dict[str, str]:
     """
     url = url or require_api_url()
     if own_server(url) is not None:
-        return {"PREFECT_API_URL": url, **client_variables(auth_string())}
+        return client_variables(url, auth_string())
     if not os.environ.get("PREFECT_API_KEY") and not _lets_in(url, header()):
         msg = (
             f"the Prefect server at {url} must accept PREFECT_API_AUTH_STRING, got a refusal; "

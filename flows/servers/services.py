@@ -125,7 +125,7 @@ def worker(api_url: str, *, lasting: bool = True) -> Service:
     A run that an earlier worker left behind is closed first.
     """
     close_lost_runs(api_url)
-    environment = _client_environment(api_url)
+    environment = client_variables(api_url, auth_string())
     return _start_other("worker", worker_command(), environment, lasting=lasting)
 
 
@@ -237,14 +237,10 @@ def forget(service: Service) -> "subprocess.Popen[bytes] | None":
 
 def close_lost_runs(api_url: str, *, of_workers: bool = True) -> None:
     """Tells a server, whose client this process becomes, which runs lost their process."""
-    os.environ |= _client_environment(api_url)
+    os.environ |= client_variables(api_url, auth_string())
     from flows.orchestration import lost_runs
 
     lost_runs.close_lost_runs(of_workers=of_workers)
-
-
-def _client_environment(api_url: str) -> dict[str, str]:
-    return {"PREFECT_API_URL": api_url, **client_variables(auth_string())}
 
 
 def _close_lost_runs(services: Sequence[Service]) -> None:

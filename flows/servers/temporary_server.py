@@ -55,7 +55,7 @@ def start_temporary_server() -> Service:
         )
     atexit.register(stop_temporary_server, server)
     _remember(server)
-    os.environ |= {"PREFECT_API_URL": f"{url}/api", **client_variables(auth)}
+    os.environ |= client_variables(f"{url}/api", auth)
     return server
 
 

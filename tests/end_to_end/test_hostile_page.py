@@ -13,7 +13,7 @@ import pytest
 from each_row import each_row
 
 from flows.servers import services
-from flows.servers.access import FILE, auth_string, client_variables, header, login_link
+from flows.servers.access import FILE, auth_string, header, login_link
 
 pytestmark = pytest.mark.real
 
@@ -64,7 +64,7 @@ def servers(tmp_path_factory):
         patch.setenv("PREFECT_HOME", str(folder / ".prefect"))
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
         patch.delenv("PREFECT_API_URL", raising=False)
-        patch.setenv("PREFECT_API_AUTH_STRING", client_variables(auth_string()).popitem()[1])
+        patch.setenv("PREFECT_API_AUTH_STRING", auth_string())
         started = []
         try:
             started.append(services.prefect_server(_free_port()))
