@@ -71,12 +71,13 @@ def start(
     environment: Mapping[str, str],
     *,
     url: str = "",
-    stdin: int = subprocess.DEVNULL,
+    lasting: bool = True,
     pass_fds: Sequence[int] = (),
 ) -> Service:
     """The service, started in its own process group with its output in a log; not yet ready.
 
-    ``stdin``: PIPE for a service that ends when its standard input does, and so with us.
+    ``lasting``: whether it stays when this process ends; one that does not must end when its
+    standard input does.
     """
     import psutil
 
@@ -86,7 +87,7 @@ def start(
             command,
             log=log,
             environment={**environment, MARK: name},
-            stdin=stdin,
+            stdin=subprocess.DEVNULL if lasting else subprocess.PIPE,
             pass_fds=pass_fds,
         )
     _children[process.pid] = process
@@ -94,17 +95,13 @@ def start(
 
 
 def prefect_server(port: int, *, lasting: bool = True) -> Service:
-    """Prefect's server and pages, started.
-
-    ``lasting``: whether it stays when this process ends; likewise for the other services.
-    """
+    """Prefect's server and pages, started; ``lasting`` as for ``start``."""
     _require_free(port, "--prefect-port")
     address = f"http://127.0.0.1:{port}"
     environment = server_variables(address, auth_string())
-    command = stage_command("flows.servers.prefect_server", "--port", str(port))
-    if lasting:
-        return start(PREFECT, command, environment, url=address)
-    return start(PREFECT, [*command, "--lifeline"], environment, url=address, stdin=subprocess.PIPE)
+    lifeline = [] if lasting else ["--lifeline"]
+    command = stage_command("flows.servers.prefect_server", "--port", str(port), *lifeline)
+    return start(PREFECT, command, environment, url=address, lasting=lasting)
 
 
 def mlflow_server(port: int, *, lasting: bool = True) -> Service:
@@ -116,7 +113,9 @@ def mlflow_server(port: int, *, lasting: bool = True) -> Service:
     command += ["--app-name", APP_NAME]
     address = f"http://127.0.0.1:{port}"
     environment = {**environment, AUTH: auth_string()}
-    return _start_other(MLFLOW, command, environment, url=address, lasting=lasting)
+    # It has no lifeline of its own, nor has a worker.
+    command = command if lasting else kept(command)
+    return start(MLFLOW, command, environment, url=address, lasting=lasting)
 
 
 def worker(api_url: str, *, lasting: bool = True) -> Service:
@@ -125,27 +124,13 @@ def worker(api_url: str, *, lasting: bool = True) -> Service:
     A run that an earlier worker left behind is closed first.
     """
     close_lost_runs(api_url)
-    environment = client_variables(api_url, auth_string())
-    return _start_other("worker", worker_command(), environment, lasting=lasting)
+    command = worker_command() if lasting else kept(worker_command())
+    return start("worker", command, client_variables(api_url, auth_string()), lasting=lasting)
 
 
 def worker_command() -> list[str]:
     """The command of a worker of our pool, which is created if it is missing."""
     return stage_command("prefect", "worker", "start", "--pool", WORK_POOL, "--type", "process")
-
-
-def _start_other(
-    name: str,
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    *,
-    url: str = "",
-    lasting: bool,
-) -> Service:
-    """A program without a lifeline, started under a keeper unless it should last."""
-    if lasting:
-        return start(name, command, environment, url=url)
-    return start(name, kept(command), environment, url=url, stdin=subprocess.PIPE)
 
 
 def wait_until_ready(service: Service, path: str, *, timeout_s: float = START_TIMEOUT_S) -> None:

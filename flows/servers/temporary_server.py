@@ -50,7 +50,7 @@ def start_temporary_server() -> Service:
             ),
             {**server_variables(url, auth), **own},
             url=url,
-            stdin=subprocess.PIPE,
+            lasting=False,
             pass_fds=(descriptor,),
         )
     atexit.register(stop_temporary_server, server)

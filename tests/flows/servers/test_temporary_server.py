@@ -66,7 +66,7 @@ def test_the_draft_of_an_entry_goes_with_its_run():
 
 def test_a_server_is_asked_by_its_pipe_and_then_ended():
     deaf = ["sh", "-c", "trap '' TERM; read line; exit 3"]
-    server = services.start("temporary-server", deaf, {}, stdin=subprocess.PIPE)
+    server = services.start("temporary-server", deaf, {}, lasting=False)
     process = services._children[server.pid]
     temporary_server._remember(server)
     temporary_server.stop_temporary_server(server)
