@@ -11,17 +11,27 @@ from urllib.parse import urlsplit
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.responses import PlainTextResponse
+from starlette.responses import HTMLResponse, PlainTextResponse
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-from flows.servers.access import HOSTS
+from flows.servers.access import HOSTS, LOGIN
 
 POLICY_VIOLATION = 1008
 IN_MEMORY = "prefect-in-memory"
 """The name by which Prefect's server addresses itself."""
 # Prefect's pages would report to an analytics service, whatever its settings say.
 POLICY = "connect-src 'self' blob: data:; frame-ancestors 'self'"
+
+
+def add_login(app: Starlette, page: str) -> None:
+    """Adds the page that hands the secret in its own address to the browser; no cache keeps it."""
+
+    async def log_in(_request: object) -> HTMLResponse:
+        return HTMLResponse(page, headers={"Cache-Control": "no-store"})
+
+    app.router.routes.insert(0, Route(LOGIN, log_in))
 
 
 def guard(app: Starlette, *, hosts: Sequence[str] = HOSTS) -> None:

@@ -9,13 +9,12 @@ import secrets
 
 from fastapi import FastAPI
 from starlette.datastructures import Headers
-from starlette.responses import HTMLResponse, PlainTextResponse
-from starlette.routing import Route
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from astra_core.errors import ConfigurationError
 from flows.servers.access import HOSTS, LOGIN, basic
-from flows.servers.guard import guard
+from flows.servers.guard import add_login, guard
 
 APP_NAME = "astra"
 AUTH = "ASTRA_MLFLOW_AUTH"
@@ -45,7 +44,7 @@ def create_app() -> FastAPI:
     from mlflow.server import fastapi_app
 
     app: FastAPI = fastapi_app.app
-    app.router.routes.insert(0, Route(LOGIN, _log_in))
+    add_login(app, LOGIN_PAGE)
     app.add_middleware(SecretOnly, auth=auth)
     # The names by which a team's containers call the server, each with its port.
     named = os.environ.get("MLFLOW_SERVER_ALLOWED_HOSTS", "")
@@ -73,8 +72,3 @@ class SecretOnly:
         sent = Headers(scope=scope).get("authorization", "")
         is_known = secrets.compare_digest(sent.encode(), self._expected)
         return is_known or (scope["type"] == "http" and scope["path"] in {LOGIN, _HEALTH})
-
-
-async def _log_in(_request: object) -> HTMLResponse:
-    """The page that logs a browser in with the secret in its own address."""
-    return HTMLResponse(LOGIN_PAGE, headers={"Cache-Control": "no-store"})

@@ -14,16 +14,14 @@ from contextlib import contextmanager
 from types import FrameType
 
 import uvicorn
-from starlette.responses import HTMLResponse
-from starlette.routing import Route
 
-from flows.servers.access import HOST, LOGIN
-from flows.servers.guard import guard
+from flows.servers.access import HOST
+from flows.servers.guard import add_login, guard
 from flows.servers.lifeline import at_end_of_lifeline
 from tasks.machine.garbage import collect_rarely
 
 GRACE_S = 3
-# Prefect's pages store the input of their login form under this name.
+# Copies the secret into the browser's storage, under the name of the login form of Prefect's pages.
 LOGIN_PAGE = """<!doctype html>
 <title>Astra</title>
 <script>
@@ -62,7 +60,7 @@ def _configuration() -> uvicorn.Config:
     from prefect.settings import get_current_settings
 
     app = create_app()
-    app.router.routes.insert(0, Route(LOGIN, log_in))
+    add_login(app, LOGIN_PAGE)
     guard(app)
     settings = get_current_settings().server
     return uvicorn.Config(
@@ -73,11 +71,6 @@ def _configuration() -> uvicorn.Config:
         log_level=settings.logging_level.lower(),
         timeout_graceful_shutdown=GRACE_S,
     )
-
-
-async def log_in(_request: object) -> HTMLResponse:
-    """The page that copies the secret from its own address into the browser's storage."""
-    return HTMLResponse(LOGIN_PAGE, headers={"Cache-Control": "no-store"})
 
 
 class _LastingServer(uvicorn.Server):

@@ -1,18 +1,25 @@
-import asyncio
 import os
 import subprocess
 import sys
 
 import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
-from flows.servers.prefect_server import log_in, main
+from flows.servers.access import LOGIN
+from flows.servers.guard import add_login
+from flows.servers.prefect_server import LOGIN_PAGE, main
 
 
 def test_the_login_page_names_no_string_and_is_not_kept():
-    reply = asyncio.run(log_in(None))
+    app = Starlette()
+    add_login(app, LOGIN_PAGE)
+    reply = TestClient(app).get(LOGIN)
 
     assert "no-store" == reply.headers["cache-control"]
-    assert b'localStorage.setItem("prefect-password", btoa(location.hash.slice(1)))' in reply.body
+    assert (
+        b'localStorage.setItem("prefect-password", btoa(location.hash.slice(1)))' in reply.content
+    )
 
 
 @pytest.mark.real
