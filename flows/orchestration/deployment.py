@@ -15,7 +15,7 @@ from flows.servers.access import header
 from flows.servers.addresses import client_environment
 from flows.servers.keeper import kept
 from flows.servers.processes import KEEPER, child_environment, run_group, stage_command
-from flows.servers.services import WORK_POOL, ServiceError, running, worker_command
+from flows.servers.services import WORK_POOL, ServiceError, running_as, worker_command
 from tasks.params.yaml_files import load_yaml, read_yaml_text
 
 
@@ -34,7 +34,7 @@ def run_worker() -> int:
 
     Raises ServiceError if no server answers, or a worker runs already.
     """
-    if any(service.name == "worker" for service in running()):
+    if running_as("worker") is not None:
         msg = "a worker must run once, got the one of 'astra ui'; 'astra ui --stop' ends it"
         raise ServiceError(msg)
     environment = _server_environment()

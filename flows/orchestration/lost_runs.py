@@ -15,6 +15,7 @@ from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.states import Crashed
 
+from flows.servers.processes import start_time
 from tasks.tracking.store import project_root
 
 # The kernel's clock, which gives a process's start, may differ from the server's by this much.
@@ -74,22 +75,13 @@ def _is_from_here(run: FlowRun) -> bool:
 
 def has_process(run: FlowRun) -> bool:
     """Whether the run's own process is alive, not a later one with the same process id."""
-    import psutil
-
     pid = run.infrastructure_pid or ""
     if not pid.isdigit() or run.state is None:
         return False
     # A running process has reported so; only one that has not yet reported starts after its state.
     allowed_s = START_S if run.state.is_pending() else CLOCK_S
-    try:
-        process = psutil.Process(int(pid))
-        begun = process.create_time()
-        return bool(
-            process.status() != psutil.STATUS_ZOMBIE
-            and begun <= run.state.timestamp.timestamp() + allowed_s
-        )
-    except psutil.NoSuchProcess:
-        return False
+    begun = start_time(int(pid))
+    return begun is not None and begun <= run.state.timestamp.timestamp() + allowed_s
 
 
 def _client() -> SyncPrefectClient:

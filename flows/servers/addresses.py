@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
 from flows.servers.access import HOSTS, auth_string, client_variables, header, tracking_variables
-from flows.servers.services import MLFLOW, PREFECT, Service, ServiceError, answers, running
+from flows.servers.services import MLFLOW, PREFECT, Service, ServiceError, answers, running_as
 
 
 def api_url() -> str | None:
@@ -17,8 +17,8 @@ def api_url() -> str | None:
     named = os.environ.get("PREFECT_API_URL")
     if named:
         return checked_address(named)
-    found = [service.url for service in running() if service.name == PREFECT]
-    return f"{found[0]}/api" if found and answers(f"{found[0]}/api/health") else None
+    own = running_as(PREFECT)
+    return f"{own.url}/api" if own is not None and answers(f"{own.url}/api/health") else None
 
 
 def checked_address(url: str) -> str:
@@ -71,12 +71,10 @@ def client_environment(url: str | None = None) -> dict[str, str]:
 
 def own_server(url: str, name: str = PREFECT) -> Service | None:
     """The running server of ``astra ui`` with this name, if the address leads to it."""
-    asked = urlsplit(url)
-    for service in running():
-        known = urlsplit(service.url)
-        if service.name == name and asked.hostname in HOSTS and asked.port == known.port:
-            return service
-    return None
+    found, asked = running_as(name), urlsplit(url)
+    if found is None or asked.hostname not in HOSTS or asked.port != urlsplit(found.url).port:
+        return None
+    return found
 
 
 def own_tracking_variables() -> dict[str, str]:

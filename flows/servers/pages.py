@@ -69,9 +69,8 @@ def _place(service: Service) -> str:
 def tell_login() -> None:
     """Prints the links that log a browser in to the pages, Prefect's first."""
     say(login_link(_running_server().url))
-    for service in services.running():
-        if service.name == services.MLFLOW:
-            say(login_link(service.url))
+    if (mlflow := services.running_as(services.MLFLOW)) is not None:
+        say(login_link(mlflow.url))
 
 
 def tell_environment() -> None:
@@ -81,11 +80,11 @@ def tell_environment() -> None:
 
 
 def _running_server() -> Service:
-    for service in services.running():
-        if service.name == services.PREFECT:
-            return service
-    msg = "Prefect's pages must run, got none of this project; start them with 'astra ui'"
-    raise ServiceError(msg)
+    found = services.running_as(services.PREFECT)
+    if found is None:
+        msg = "Prefect's pages must run, got none of this project; start them with 'astra ui'"
+        raise ServiceError(msg)
+    return found
 
 
 def stop_pages() -> None:

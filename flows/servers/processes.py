@@ -166,20 +166,17 @@ def stage_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", module, *arguments]
 
 
-def child_environment(additions: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Our environment plus those ``additions`` that are not set, for a child with our interpreter.
+def child_environment() -> dict[str, str]:
+    """Our environment for a child with our interpreter.
 
+    Variables that keep libraries private, quiet and reproducible are added unless they are set.
     DVC runs commands in ``$SHELL``; a plain one makes a stage run the same on every machine.
-
-    ``additions``: by default the variables that keep libraries private, quiet and reproducible.
     """
-    if additions is None:
-        # Imported late because of pydantic: a keeper must start at once.
-        from tasks.machine.environment import PRIVATE, QUIET, STEADY
+    # Imported late because of pydantic: a keeper must start at once.
+    from tasks.machine.environment import PRIVATE, QUIET, STEADY
 
-        additions = {**PRIVATE, **QUIET, **STEADY}
     own = {"ASTRA_PYTHON": sys.executable, "SHELL": "/bin/sh"}
-    return {**additions, **os.environ, **own}
+    return {**PRIVATE, **QUIET, **STEADY, **os.environ, **own}
 
 
 _under_way: set["subprocess.Popen[bytes]"] = set()
@@ -193,6 +190,18 @@ def group_members(group: int) -> Iterator[int]:
         with suppress(psutil.NoSuchProcess, ProcessLookupError, PermissionError):
             if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
                 yield process.pid
+
+
+def start_time(pid: int) -> float | None:
+    """The time stamp at which the process with this id began; None if none does anything."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        begun: float = process.create_time()
+        return None if process.status() == psutil.STATUS_ZOMBIE else begun
+    except psutil.NoSuchProcess:
+        return None
 
 
 def _lives(group: int, child: "subprocess.Popen[bytes] | None") -> bool:

@@ -22,6 +22,7 @@ from flows.servers.processes import (
     group_members,
     stage_command,
     start_process,
+    start_time,
     stop_group,
 )
 from tasks.machine.ports import MLFLOW_SERVER, SERVICES
@@ -53,16 +54,8 @@ class Service:
 
     def is_alive(self) -> bool:
         """Whether this process, and not a later one with its id, still runs."""
-        import psutil
-
-        try:
-            process = psutil.Process(self.pid)
-            return bool(
-                process.status() != psutil.STATUS_ZOMBIE
-                and abs(process.create_time() - self.started) < 1.0
-            )
-        except psutil.NoSuchProcess:
-            return False
+        begun = start_time(self.pid)
+        return begun is not None and abs(begun - self.started) < 1.0
 
 
 def start(
@@ -169,6 +162,11 @@ def remember(services: Sequence[Service]) -> None:
 def running() -> list[Service]:
     """The services that were recorded and still run."""
     return [service for service in remembered() if service.is_alive()]
+
+
+def running_as(name: str) -> Service | None:
+    """The service with this name that was recorded and still runs."""
+    return next((service for service in running() if service.name == name), None)
 
 
 def remembered() -> list[Service]:
