@@ -20,6 +20,9 @@ Assignments = Annotated[
 Preset = Annotated[
     str | None, typer.Option(metavar="NAME", help="As if params/NAME.yaml was laid over it.")
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJsonObject = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Reveal = Annotated[bool, typer.Option("--reveal", help="Show the text unmasked.")]
 
 
 def usage_line(error: Exception, message: str, arguments: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""``astra judge-check``: a judge's verdicts and people's labels; only typer is imported here."""
+"""``astra judge-check``: a judge's verdicts and people's labels; nothing heavy is imported here."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,6 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from astra_core.errors import ConfigurationError
+from astra_core.errors.exception_text import excerpt
+from flows.usage import AsJsonObject, Reveal
 
 if TYPE_CHECKING:
     from astra_core.config import Choice
@@ -40,8 +44,8 @@ def judge_check(
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Group rows by it, such as model; repeatable."),
     ] = None,
-    reveal: Annotated[bool, typer.Option("--reveal", help="Show the text unmasked.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    reveal: Reveal = False,
+    as_json: AsJsonObject = False,
 ) -> None:
     """Compare a judge with labelled replies; null is the judge of params.yaml."""
     from astra_core.registry import find
@@ -73,7 +77,6 @@ def chosen_judge(judge: str, params: "Params") -> "Choice":
         ConfigurationError: The argument names a file that holds none.
     """
     from astra_core.config import Choice
-    from astra_core.errors import ConfigurationError
     from tasks.params.yaml_files import load_yaml, read_yaml_text
 
     if judge == OF_PARAMS:
@@ -98,8 +101,6 @@ def named_columns(assignments: Sequence[str]) -> "LabelColumns":
     Raises:
         ConfigurationError: One is no assignment, or names something other than a column.
     """
-    from astra_core.errors import ConfigurationError
-    from astra_core.errors.exception_text import excerpt
     from tasks.sources.labelled import COLUMN_NAMES, LabelColumns
 
     found: dict[str, Any] = {}

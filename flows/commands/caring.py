@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from astra_core.errors import ConfigurationError
+from flows.usage import AsJsonObject
 from tasks.machine.console import quiet_libraries, say
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def gc(
     days: Annotated[
         float, typer.Option(min=0.0, help="Keep what was written in the last days.")
     ] = 14.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJsonObject = False,
 ) -> None:
     """List checkpoints and cached results that nothing needs; --yes removes them."""
     if yes and dry_run:

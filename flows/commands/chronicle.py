@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from astra_core.errors import DataError
+from flows.usage import AsJson
 from tasks.machine.console import say_found
 
 if TYPE_CHECKING:
@@ -15,11 +16,10 @@ if TYPE_CHECKING:
 
     from tasks.tracking.lineage.chronicle import Lineage, VersionSummary
 
-_AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _NONE_YET = "no version is registered yet; 'astra run' makes one"
 
 
-def history(as_json: _AS_JSON = False) -> None:
+def history(as_json: AsJson = False) -> None:
     """List every registered version, newest first, with figures and decision."""
     versions = _summaries()
     say_found(
@@ -29,7 +29,7 @@ def history(as_json: _AS_JSON = False) -> None:
     )
 
 
-def champion(as_json: _AS_JSON = False) -> None:
+def champion(as_json: AsJson = False) -> None:
     """Show who is champion, how good it is, and why it became champion."""
     found = next((each for each in _summaries() if "champion" in each.aliases), None)
     lines = ["no champion yet; 'astra history' shows what is registered"]
@@ -41,14 +41,14 @@ def champion(as_json: _AS_JSON = False) -> None:
 
 def lineage(
     version: Annotated[str, typer.Argument(help="A number, or an alias such as champion.")],
-    as_json: _AS_JSON = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what a version was made from, with digests, and how to get each part back."""
     _, found = registered(version)
     say_found(found.record(), lineage_lines(found, model_name()), as_json=as_json)
 
 
-def drift(as_json: _AS_JSON = False) -> None:
+def drift(as_json: AsJson = False) -> None:
     """Show how far the prompts and rollouts here are from those of the champion."""
     from flows.runs.data_drift import show_drift
     from tasks.params.schema import read_params

@@ -9,7 +9,7 @@ import typer
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
-from flows.usage import Assignments, Preset
+from flows.usage import AsJson, Assignments, Preset
 from tasks.machine.console import progress, say_found
 
 UNTRAINED, CONFIGURED = "untrained", "params.yaml"
@@ -30,7 +30,7 @@ def evaluate(
     ] = None,
     assignments: Assignments = None,
     preset: Preset = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Examine any versions or folders on the test prompts, against one target or several."""
     from flows.commands.model_serving import model_folders
@@ -84,7 +84,7 @@ def baselines(
     ] = None,
     assignments: Assignments = None,
     preset: Preset = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Examine an attacker beside untrained ones at equal cost; writes reports/baselines.json."""
     from dataclasses import asdict

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from astra_core.errors import ConfigurationError
-from flows.usage import Assignments, Preset
+from flows.usage import AsJson, Assignments, Preset, Reveal
 from tasks.machine.console import complain, quiet_libraries, say
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ def findings(
     ] = None,
     assignments: Assignments = None,
     preset: Preset = None,
-    reveal: Annotated[bool, typer.Option("--reveal", help="Show the text unmasked.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    reveal: Reveal = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the attacks that succeeded in any run, masked; show, label, export or repeat them."""
     words, asking = words or [], (assignments or [], against, preset)

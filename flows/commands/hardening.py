@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from flows.usage import AsJson
 from tasks.machine.console import say
 
 
@@ -17,7 +18,7 @@ def harden(
         bool, typer.Option(help="Train a fresh attacker on each hardened target.")
     ] = True,
     register: Annotated[bool, typer.Option(help="Register each hardened target.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train the target on the findings against it, then attack and measure it again, in rounds."""
     from flows.servers.environment import quiet_run

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from astra_core.errors import ConfigurationError, GateError
-from flows.usage import Assignments, Preset
+from flows.usage import AsJson, AsJsonObject, Assignments, Preset, Reveal
 from tasks.machine.console import complain, libraries_to, quiet_libraries, say, say_found
 
 
@@ -61,7 +61,7 @@ def migrate() -> None:
 
 def doctor(
     fix: Annotated[bool, typer.Option("--fix", help="Fix what it can.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List problems of this machine that would stop a run."""
     _run_tasks("--doctor", *(["--fix"] if fix else []), *(["--json"] if as_json else []))
@@ -78,9 +78,7 @@ def _run_tasks(*arguments: str) -> None:
     raise typer.Exit(run_tasks(arguments))
 
 
-def status(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
+def status(as_json: AsJsonObject = False) -> None:
     """Show which stages would run and who is champion."""
     from flows.status import status_lines, status_record
 
@@ -100,7 +98,7 @@ def validate(
     ] = None,
     assignments: Assignments = None,
     preset: Preset = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJsonObject = False,
 ) -> None:
     """Check a file of prompts line by line, as the first two stages would; changes nothing."""
     from flows.settings import as_if
@@ -124,9 +122,9 @@ def validate(
 
 
 def examples(
-    reveal: Annotated[bool, typer.Option("--reveal", help="Show the text unmasked.")] = False,
+    reveal: Reveal = False,
     count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many turns.")] = 10,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the turns of the last evaluation that scored highest, masked."""
     from tasks.figures.examples import examples_record, read_examples

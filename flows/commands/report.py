@@ -9,6 +9,7 @@ import typer
 
 from astra_core.errors import DataError
 from flows.commands.chronicle import model_name
+from flows.usage import AsJson
 from tasks.machine.console import say
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 FOLDER = Path("reports")
 _WANTED = typer.Argument(help="A number, an alias, or the id of a run.", show_default=False)
-_AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _AS_MARKDOWN = Annotated[bool, typer.Option("--md", help="Print Markdown.")]
 _OPEN = Annotated[bool, typer.Option("--open", help="Open it in the browser.")]
 
@@ -25,7 +25,7 @@ def report(
     version: Annotated[str | None, _WANTED] = None,
     opened: _OPEN = False,
     as_markdown: _AS_MARKDOWN = False,
-    as_json: _AS_JSON = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write the report of a version; by default the one registered here last."""
     from tasks.report.material import read_material
@@ -49,7 +49,7 @@ def compare(
     second: Annotated[str, _WANTED],
     opened: _OPEN = False,
     as_html: Annotated[bool, typer.Option("--html", help="Write a page.")] = False,
-    as_json: _AS_JSON = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show two versions side by side, with differences paired by prompt."""
     from tasks.report.comparison import html_of_two, markdown_of_two, side_by_side

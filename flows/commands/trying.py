@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from astra_core.errors import ConfigurationError, DataError
-from flows.usage import Assignments, Preset
+from flows.usage import AsJsonObject, Assignments, Preset, Reveal
 from tasks.machine.console import say
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ EARLIER = ("prompts", "validation", "models")
 def trial(
     assignments: Assignments = None,
     preset: Preset = None,
-    reveal: Annotated[bool, typer.Option("--reveal", help="Show the text unmasked.")] = False,
+    reveal: Reveal = False,
     price: Annotated[
         float | None,
         typer.Option(
             "--price-per-million-tokens", min=0.0, help="Price of a million of the target's tokens."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJsonObject = False,
 ) -> None:
     """Try one batch and estimate the whole run; changes nothing."""
     import math
@@ -54,7 +54,7 @@ def tune_lr(
     save: Annotated[
         bool, typer.Option("--save", help="Write the suggested rate to params.yaml.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJsonObject = False,
 ) -> None:
     """Try learning rates on one experience each and suggest one; writes nothing."""
     from flows.settings import change_params

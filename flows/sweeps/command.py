@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flows.usage import AsJsonObject
 from tasks.machine.console import say
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def sweep(
         bool, typer.Option(help="Make the best point the registry's candidate.")
     ] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the points.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJsonObject = False,
 ) -> None:
     """Compare settings over seeds, each point in its own workspace."""
     from flows.servers.environment import quiet_run
