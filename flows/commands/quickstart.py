@@ -88,23 +88,20 @@ def _sampling(folder: Path) -> dict[str, float | int]:
 
 def _columns(prompts: Path, column: str | None) -> dict[str, Any]:
     """The file and its columns, by the names that such files have; what a former one had goes."""
-    from tasks.params.prompts import PromptsConfiguration
-    from tasks.params.schema import ValidationConfiguration
+    from tasks.params.schema import Params
 
     row, text = _first_row(prompts, column)
     found = [name for name in row.metadata if name.lower() in _CATEGORIES]
     values = {"source": "file", "path": str(prompts), "text_column": text, "dev_path": None}
     values |= {"metadata_columns": "all", "goal_column": None}
     values["category_column"] = found[0] if found else None
+    plain = Params()
     former: dict[str, Any] = {
-        f"{section}.{name}": kind.model_fields[name].get_default()
-        for section, kind, names in (
-            ("prompts", PromptsConfiguration, ("dev_fraction", "test_fraction")),
-            ("validation", ValidationConfiguration, ("min_prompts",)),
-        )
-        for name in names
+        "prompts.dev_fraction": plain.prompts.dev_fraction,
+        "prompts.test_fraction": plain.prompts.test_fraction,
+        "validation.min_prompts": plain.validation.min_prompts,
+        "validation.languages": [],
     }
-    former["validation.languages"] = []
     return former | {f"prompts.{name}": value for name, value in values.items()}
 
 
