@@ -9,6 +9,7 @@ import typer
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
+from astra_core.errors.packages import require_package
 from tasks.machine.console import say
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def serve_jobs(
 ) -> None:
     """Serve fine-tuning jobs, and the models they make, by the OpenAI interface, until Ctrl-C."""
     params, token = _begin(host)
-    _require_uploads()
+    require_package("python_multipart", subject="serve-jobs", extra="serve")
     _require_folder(folder)
     listener = listen(host, port)
     folders = model_folders(models or ["champion"], params)
@@ -112,13 +113,6 @@ def _begin(host: str) -> "tuple[Params, str | None]":
     params = read_params()
     set_up_process(params)
     return params, token
-
-
-def _require_uploads() -> None:
-    """Raises ConfigurationError unless files can be uploaded."""
-    from astra_core.errors.packages import require_package
-
-    require_package("python_multipart", subject="serve-jobs", extra="serve")
 
 
 def _require_folder(folder: Path) -> None:

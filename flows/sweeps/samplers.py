@@ -58,7 +58,7 @@ def optuna(axes: Sequence[Axis], count: int, found: Found) -> list[Setting]:
     wanted = min(count - len(found), WAVE)
     if wanted <= 0:
         return []
-    _require_optuna()
+    require_package("optuna", subject="--sampler optuna", extra="sweep")
     import optuna as library
 
     library.logging.set_verbosity(library.logging.ERROR)
@@ -101,10 +101,6 @@ def _distribution(axis: Axis) -> Any:
     if axis.scale == "choice":
         return CategoricalDistribution(axis.values)
     return FloatDistribution(axis.low, axis.high, log=axis.scale == "log")
-
-
-def _require_optuna() -> None:
-    require_package("optuna", subject="--sampler optuna", extra="sweep")
 
 
 def _drawn(axis: Axis, rng: Any) -> str | float:
