@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from astra_core.errors import ConfigurationError
+from flows.commands.chronicle import model_name
 from tasks.machine.console import quiet_libraries, say
 
 fresh_seed = partial(typer.Option, min=0, max=2**62)
@@ -21,11 +22,10 @@ def promote(
     from flows.servers.environment import quiet_run
 
     if version is not None:
-        from tasks.params.schema import read_params
         from tasks.promotion.decision import make_candidate
 
         quiet_libraries()
-        make_candidate(read_params().registration.model_name, version)
+        make_candidate(model_name(), version)
     with quiet_run():
         from flows.promotion import promotion
 
@@ -34,13 +34,12 @@ def promote(
 
 def rollback() -> None:
     """Make the previous champion champion again."""
-    from tasks.params.schema import read_params
     from tasks.promotion.decision import rollback as roll_back
     from tasks.records.receipt import RECEIPT
     from tasks.report.publish import renew_report
 
     quiet_libraries()
-    found = roll_back(read_params().registration.model_name)
+    found = roll_back(model_name())
     say(found.summary())
     if found.withdrawn_version:
         renew_report(found.model_name, found.withdrawn_version, receipt=RECEIPT)

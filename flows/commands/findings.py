@@ -1,6 +1,5 @@
 """``astra findings``: the archive of attacks that succeeded."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from astra_core.errors import ConfigurationError
+from flows.commands.chronicle import model_name
 from flows.usage import AsJson, Assignments, Preset, Reveal
-from tasks.machine.console import complain, quiet_libraries, say
+from tasks.machine.console import complain, quiet_libraries, say, say_found
 
 if TYPE_CHECKING:
     from tasks.findings.archive import ArchivedFinding
@@ -84,7 +84,7 @@ def findings(
     elif minimise is not None:
         _show(_minimise(_find(minimise), _replayer(*asking), calls), None, reveal, as_json)
     elif words:
-        _show_one(_find(_one(words)), reveal=reveal, as_json=as_json)
+        _show_one(words, reveal=reveal, as_json=as_json)
     elif doing == "as a list":
         is_all = choosing == (None, 0, None, None)
         _list(_choose(*choosing), count=count, reveal=reveal, as_json=as_json, is_all=is_all)
@@ -122,15 +122,22 @@ def _find(wanted: str) -> "ArchivedFinding":
 def _label(words: Sequence[str], by: str | None) -> None:
     from tasks.findings.labels import write_label
 
-    _, wanted, label = _three(words)
+    if len(words) != 3:
+        msg = f"astra findings label must have an ID and a label, got {len(words) - 1} words"
+        raise ConfigurationError(msg)
+    _, wanted, label = words
     one = _find(wanted)
     write_label(one.finding_id, label, by=by)
     say(f"{one.finding_id} is {label} by {by}")
 
 
-def _show_one(one: "ArchivedFinding", *, reveal: bool, as_json: bool) -> None:
+def _show_one(words: Sequence[str], *, reveal: bool, as_json: bool) -> None:
     from tasks.findings.labels import newest_label, read_labels
 
+    if len(words) > 1:
+        msg = f"astra findings must have one ID, got {len(words)} words; label comes first"
+        raise ConfigurationError(msg)
+    one = _find(words[0])
     _show(one, newest_label(one, read_labels()), reveal, as_json)
 
 
@@ -187,28 +194,13 @@ def _refuse_others(context: typer.Context, doing: str) -> None:
             raise ConfigurationError(msg)
 
 
-def _three(words: Sequence[str]) -> Sequence[str]:
-    if len(words) != 3:
-        msg = f"astra findings label must have an ID and a label, got {len(words) - 1} words"
-        raise ConfigurationError(msg)
-    return words
-
-
-def _one(words: Sequence[str]) -> str:
-    if len(words) > 1:
-        msg = f"astra findings must have one ID, got {len(words)} words; label comes first"
-        raise ConfigurationError(msg)
-    return words[0]
-
-
 def _keys_of(version: str | None) -> tuple[str, str] | None:
     if version is None:
         return None
-    from tasks.params.schema import read_params
     from tasks.tracking.lineage.parents import version_keys
 
     quiet_libraries()
-    return version_keys(read_params().registration.model_name, version)
+    return version_keys(model_name(), version)
 
 
 def _replayer(assignments: Sequence[str], against: Path | None, preset: str | None) -> "Replayer":
@@ -277,11 +269,7 @@ def _show(
     from tasks.findings.listing import conversation_lines, shown
 
     told = shown(one, "full" if reveal else "masked")
-    if as_json:
-        say(json.dumps(_record(told, label), indent=2, ensure_ascii=False))
-        return
-    for line in conversation_lines(told, label):
-        say(line)
+    say_found(_record(told, label), conversation_lines(told, label), as_json=as_json)
 
 
 def _record(one: "ArchivedFinding", label: "FindingLabel | None") -> dict[str, Any]:
@@ -297,13 +285,12 @@ def _list(
     from tasks.findings.listing import line_of, shown
 
     labels = read_labels()
-    told = [shown(each, "full" if reveal else "masked") for each in chosen[:count]]
+    masked = (shown(each, "full" if reveal else "masked") for each in chosen[:count])
+    told = [(each, newest_label(each, labels)) for each in masked]
+    rows, lines = [_record(*each) for each in told], [line_of(*each) for each in told]
+    say_found(rows, lines, as_json=as_json)
     if as_json:
-        rows = [_record(each, newest_label(each, labels)) for each in told]
-        say(json.dumps(rows, indent=2, ensure_ascii=False))
         return
-    for each in told:
-        say(line_of(each, newest_label(each, labels)))
     total = sum(each.alike + 1 for each in chosen)
     say(f"{len(told)} of {len(chosen)} distinct findings, {total} with those nearly the same")
     held, number = held_share(chosen, labels)

@@ -1,13 +1,12 @@
 """``astra harden``: the target trained on findings, and measured again."""
 
-import json
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from flows.usage import AsJson
-from tasks.machine.console import say
+from tasks.machine.console import say_found
 
 
 def harden(
@@ -28,8 +27,5 @@ def harden(
         from tasks.records.reports import nan_as_null
 
         found = hardening(rounds, fresh=fresh, versions=register)
-    if as_json:
-        say(json.dumps(nan_as_null(asdict(found)), indent=2))
-        return
-    for line in PAGE.read_text(encoding="utf-8").rstrip().splitlines():
-        say(line)
+    lines = PAGE.read_text(encoding="utf-8").rstrip().splitlines()
+    say_found(nan_as_null(asdict(found)), lines, as_json=as_json)

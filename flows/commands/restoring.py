@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from astra_core.errors import DataError
+from flows.commands.chronicle import model_name, registered
 from tasks.machine.console import quiet_libraries, say
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ def restore(
     version: Annotated[str, typer.Argument(help="A number, or an alias such as champion.")],
 ) -> None:
     """Put params.yaml, data and models of a version back, and prove them by their digests."""
-    from flows.commands.chronicle import model_name, registered
     from flows.runs.turns import in_turn
     from tasks.pipeline.restoration import put_back
     from tasks.tracking.store import store_errors
@@ -79,10 +79,10 @@ def _proofs(found: "Lineage") -> Iterator[str]:
     for data in found.data:
         # Versions of one run may have had other prompts, for tests alone.
         parts.setdefault((data.part, Path(data.path)), set()).add(data.digest)
-    for (part, path), registered in parts.items():
+    for (part, path), digests in parts.items():
         here = attacker_digest(path) if path == _ATTACKER else data_digest(path)
-        if here not in registered:
-            wanted = " or ".join(sorted(digest[:16] for digest in registered))
+        if here not in digests:
+            wanted = " or ".join(sorted(digest[:16] for digest in digests))
             msg = f"{path} must be that of version {number}, {wanted}, got {here[:16]}"
             raise DataError(msg)
         yield f"{part:<13}{path} is that of version {number}, {here[:16]}"
@@ -115,10 +115,9 @@ def export(
     folder: Annotated[Path, typer.Option(help="A new folder for the Hugging Face files.")],
 ) -> None:
     """Write a version's attacker with its weights, also from a service that gives them out."""
-    from tasks.params.schema import read_params
     from tasks.tracking.registry.exports import export_version
 
     quiet_libraries()
-    name = read_params().registration.model_name
+    name = model_name()
     export_version(name, version, folder, base=Path("models/base"))
     say(f"{folder} has the weights of {name} {version}")
