@@ -16,10 +16,12 @@ from prefect.tasks import exponential_backoff
 
 from flows.errors import PassingStageError, StageError, StageTimeoutError
 from flows.orchestration.run_logs import told_to_run
-from flows.runs.attempts import SKIPPED, TIMED_OUT, StageOutcome, run_command, try_stage
+from flows.runs.attempts import SKIPPED, TIMED_OUT, StageOutcome, run_command
 from flows.runs.limits import limit_of
+from flows.servers.processes import stage_command
 from tasks.machine.console import say
 from tasks.params.schema import FlowConfiguration
+from tasks.pipeline.reproduction import is_current
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -69,13 +71,11 @@ def run_stage(name: str, limits: FlowConfiguration, *, force: bool = False) -> S
 
 def _run_once(name: str, *, timeout_s: float | None, force: bool) -> State[Any]:
     """The final state of one try; a failure with reasons is raised."""
-    try:
-        state = try_stage(name, timeout_s=timeout_s, force=force)
-    except StageTimeoutError as error:
-        return _timed_out(error)
-    if state == SKIPPED:
+    if not force and is_current(name):
+        say(f"{name:<13}up to date")
         return Completed(name=SKIPPED, message="DVC found no change.")
-    return Completed(message=f"Stage {name} is done.")
+    command = stage_command("tasks.pipeline.reproduction", name, *(["--force"] if force else []))
+    return run_to_state(name, command, timeout_s=timeout_s)
 
 
 def run_to_state(name: str, command: Sequence[str], *, timeout_s: float | None) -> State[Any]:
@@ -83,12 +83,8 @@ def run_to_state(name: str, command: Sequence[str], *, timeout_s: float | None) 
     try:
         run_command(name, command, timeout_s=timeout_s)
     except StageTimeoutError as error:
-        return _timed_out(error)
+        return Failed(name=TIMED_OUT, message=str(error), data=error)
     return Completed(message=f"Stage {name} is done.")
-
-
-def _timed_out(error: StageTimeoutError) -> State[Any]:
-    return Failed(name=TIMED_OUT, message=str(error), data=error)
 
 
 def _outcome(name: str, state: State[Any], *, seconds: float, attempts: int) -> StageOutcome:

@@ -1,4 +1,4 @@
-"""One try of a stage: DVC decides whether it must run, a process runs it.
+"""One try of a stage in a process of its own.
 
 It imports no Prefect. A failure that has reasons is raised with the stage's own words.
 """
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flows.errors import PassingStageError, StageError, StageTimeoutError
-from flows.servers.processes import child_environment, run_group, stage_command
-from tasks.machine.console import complain, say
+from flows.servers.processes import child_environment, run_group
+from tasks.machine.console import complain
 from tasks.pipeline import failures
 
-SKIPPED, COMPLETED, FAILED, TIMED_OUT = "Skipped", "Completed", "Failed", "TimedOut"
+SKIPPED, TIMED_OUT = "Skipped", "TimedOut"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +34,6 @@ class StageOutcome:
         if self.error is not None:
             raise self.error
         return self
-
-
-def try_stage(name: str, *, timeout_s: float | None, force: bool) -> str:
-    """``Skipped`` if DVC finds the stage up to date, ``Completed`` if it ran."""
-    from tasks.pipeline.reproduction import is_current
-
-    if not force and is_current(name):
-        say(f"{name:<13}up to date")
-        return SKIPPED
-    command = stage_command("tasks.pipeline.reproduction", name, *(["--force"] if force else []))
-    run_command(name, command, timeout_s=timeout_s)
-    return COMPLETED
 
 
 def run_command(name: str, command: Sequence[str], *, timeout_s: float | None) -> None:

@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from flows.errors import PassingStageError, StageError, StageTimeoutError
-from flows.runs.attempts import StageOutcome, run_command, try_stage
+from flows.runs.attempts import StageOutcome, run_command
+from flows.servers.processes import stage_command
 
 FAIL = """\
 import sys
@@ -13,18 +14,10 @@ sys.exit(3)
 """
 
 
-def test_a_stage_runs_and_is_then_up_to_date(toy, capsys):
-    toy("from pathlib import Path; Path('out.txt').write_text('done')")
-
-    assert "Completed" == try_stage("toy", timeout_s=60.0, force=False)
-    assert "Skipped" == try_stage("toy", timeout_s=60.0, force=False)
-    assert "toy          up to date\n" == capsys.readouterr().out
-
-
 def test_a_failure_is_raised_in_the_stages_own_words(toy):
     toy(FAIL)
     with pytest.raises(StageError, match="dev must hold 20 prompts, got 3") as told:
-        try_stage("toy", timeout_s=60.0, force=False)
+        run_command("toy", stage_command("tasks.pipeline.reproduction", "toy"), timeout_s=60.0)
 
     assert not isinstance(told.value, PassingStageError)
 
