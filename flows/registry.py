@@ -92,9 +92,9 @@ def alias_versions(model_name: str) -> dict[str, str]:
 
     Raises TrackingError if the store is unavailable or damaged.
     """
-    check_store()
-    if not has_store():
+    client = existing_registry()
+    if client is None:
         return {}
     with store_errors():
-        aliases = aliases_in(connect(), model_name)
+        aliases = aliases_in(client, model_name)
     return {alias: aliases[alias] for alias in ALIASES if alias in aliases}

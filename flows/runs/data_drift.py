@@ -1,13 +1,12 @@
 """How the present data differ from those of the champion, as a run, a page and a command say it."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from astra_core.errors import AstraError, DataError
 from flows.registry import existing_registry
 from tasks.expectations.drift import Drift, drifts
-from tasks.machine.console import complain, say
+from tasks.machine.console import complain, say_found
 from tasks.params.schema import Params
 from tasks.records.reports import read_report
 from tasks.tracking.registry.accepted import REPORTS, AcceptedData, accepted_data, profile_in
@@ -99,14 +98,9 @@ def show_drift(params: Params, *, as_json: bool) -> None:
     if found is None:
         msg = "drift needs a champion to compare with, got none; 'astra history' shows versions"
         raise DataError(msg)
-    if as_json:
-        say(json.dumps(found.record(), indent=2))
-        return
-    for each in found.found:
-        say(drift_line(each))
-    for why in found.left_out:
-        say(f"not compared: {why}")
-    say(found.summary())
+    left_out = [f"not compared: {why}" for why in found.left_out]
+    lines = [*map(drift_line, found.found), *left_out, found.summary()]
+    say_found(found.record(), lines, as_json=as_json)
 
 
 def drift_line(each: Drift) -> str:
