@@ -30,6 +30,7 @@ from flows.runs.data_drift import told_drift
 from flows.runs.preparation import renew_pipeline, usable_params
 from flows.runs.requests import STEPS, RunRequest
 from flows.runs.turns import in_turn
+from flows.runs.warm_start import begin_from
 from flows.settings import assignments_of, planned_params
 from tasks.machine.console import say
 from tasks.machine.privacy import keep_private
@@ -97,21 +98,11 @@ def red_team_training(
         values["training_seed"] = scheduled_day() if seed == "date" else seed
     assignments = assignments_of(values)
     if warm_start is not None:
-        assignments += _begin_from(warm_start, assignments)
+        assignments += begin_from(warm_start, assignments)
     with workspace(deployment.name or "flow", assignments):
         params = usable_params()
         with told_to_run():
             return _run(params, request)
-
-
-def _begin_from(wanted: str | int, assignments: Sequence[str]) -> list[str]:
-    """More assignments, by which the attacker begins from a version, after a line."""
-    from flows.runs.warm_start import warm_start
-
-    _, params = planned_params(assignments)
-    more, line = warm_start(wanted, params)
-    say(line)
-    return more
 
 
 def _run(params: Params, request: RunRequest) -> "PromotionDecision | None":

@@ -75,7 +75,10 @@ def run(
     wanted = list(assignments or [])
     with nullcontext() if dry_run else in_turn():
         if warm_start is not None:
-            wanted += _begin_from(warm_start, wanted, preset=preset, is_quiet=as_json)
+            from flows.runs.warm_start import begin_from
+
+            quiet_libraries()
+            wanted += begin_from(warm_start, wanted, preset=preset, is_quiet=as_json)
         if dry_run:
             _show_plan(request, wanted, preset=preset, as_json=as_json)
             return
@@ -91,21 +94,6 @@ def say_changes(lines: list[str]) -> None:
         say(f"params.yaml    {line}")
     if lines:
         say(f"undo           cp {BEFORE} params.yaml")
-
-
-def _begin_from(
-    version: str, assignments: list[str], *, preset: str | None, is_quiet: bool
-) -> list[str]:
-    """The assignments of a warm start, after a line about it."""
-    from flows.runs.warm_start import warm_start
-    from flows.settings import planned_params
-
-    quiet_libraries()
-    _, params = planned_params(assignments, preset=preset)
-    found, line = warm_start(version, params)
-    if not is_quiet:
-        say(line)
-    return found
 
 
 def _show_plan(

@@ -1,10 +1,29 @@
 """Makes a run's attacker begin from a version of the registry."""
 
+from collections.abc import Sequence
+
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
+from flows.settings import planned_params
+from tasks.machine.console import say
 from tasks.params.schema import Params
 from tasks.tracking.lineage.parents import version_number
 from tasks.tracking.registry.versions import CHAMPION
+
+
+def begin_from(
+    wanted: str | int,
+    assignments: Sequence[str],
+    *,
+    preset: str | None = None,
+    is_quiet: bool = False,
+) -> list[str]:
+    """The assignments of ``warm_start`` for params.yaml with these values, after its line."""
+    _, params = planned_params(assignments, preset=preset)
+    found, line = warm_start(wanted, params)
+    if not is_quiet:
+        say(line)
+    return found
 
 
 def warm_start(wanted: str | int, params: Params) -> tuple[list[str], str]:
