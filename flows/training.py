@@ -20,7 +20,7 @@ from flows.orchestration.findings import (
 )
 from flows.orchestration.lost_runs import note_process
 from flows.orchestration.names import scheduled_day, training_name
-from flows.orchestration.reports import PipelineReport, publish_validation
+from flows.orchestration.reports import pipeline_report, publish_validation
 from flows.orchestration.run_logs import told_to_run
 from flows.orchestration.stages import run_stage
 from flows.promotion import promote
@@ -108,10 +108,10 @@ def red_team_training(
 def _run(params: Params, request: RunRequest) -> "PromotionDecision | None":
     """The decision, in a state of Prefect whose message says it in words."""
     renew_pipeline(params)
-    with PipelineReport() as report:
-        run_stages(request, stage_runner(params, report))
+    with pipeline_report() as outcomes:
+        run_stages(request, stage_runner(params, outcomes))
     words = []
-    if is_unchanged(report.outcomes):
+    if is_unchanged(outcomes):
         asked = "every stage" if request.stages == STEPS[:-1] else "all that was asked for"
         words.append(
             f"nothing new to try: {asked} is up to date with training seed {params.training_seed}"
@@ -121,7 +121,7 @@ def _run(params: Params, request: RunRequest) -> "PromotionDecision | None":
     if decision is not None:
         words.append(decision.summary())
     state: State[Any] = Completed(message="; ".join(words) or None, data=decision)
-    if is_unchanged(report.outcomes):
+    if is_unchanged(outcomes):
         state.name = UNCHANGED
     # Prefect gives the caller of the flow the data of the state.
     return cast("PromotionDecision | None", state)
@@ -132,14 +132,18 @@ def is_unchanged(outcomes: Sequence[StageOutcome]) -> bool:
     return bool(outcomes) and all(outcome.state == SKIPPED for outcome in outcomes)
 
 
-def stage_runner(params: Params, report: PipelineReport) -> StageRunner:
-    """A function that runs a stage under the limits of params.yaml and shows its outcome."""
+def stage_runner(params: Params, outcomes: list[StageOutcome]) -> StageRunner:
+    """A function that runs a stage under the limits of params.yaml and shows its outcome.
+
+    ``outcomes``: to which it is added.
+    """
 
     def run(name: str, /, *, force: bool = False) -> StageOutcome:
         outcome = run_stage(name, params.flow, force=force)
         announce_stage(outcome)
         _show(outcome, params)
-        return report.add(outcome)
+        outcomes.append(outcome)
+        return outcome.checked()
 
     return run
 

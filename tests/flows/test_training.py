@@ -10,7 +10,6 @@ from shared import finished_project
 
 from astra_core.errors import ConfigurationError
 from flows.errors import StageError
-from flows.orchestration.reports import PipelineReport
 from flows.runs.attempts import StageOutcome
 from flows.runs.requests import RunRequest
 from flows.training import WORKSPACES, red_team_training, run_stages, stage_runner, workspace
@@ -34,11 +33,11 @@ def test_a_stage_gets_the_limit_of_its_own_from_params(toy, in_flow):
     folder = toy("import time; time.sleep(60)")
     flow = {"retries": 0, "timeouts_s": {"toy": 3.0}}
     params = Params.model_validate_json(json.dumps({"flow": flow}))
-    report = PipelineReport()
+    outcomes = []
     with pytest.raises(StageError, match="stage toy must end within 3 s"):
-        in_flow(stage_runner(params, report), "toy")
+        in_flow(stage_runner(params, outcomes), "toy")
 
-    assert ["TimedOut"] == [outcome.state for outcome in report.outcomes]
+    assert ["TimedOut"] == [outcome.state for outcome in outcomes]
     assert not (folder / "out.txt").exists()
 
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from flows.errors import StageError
-from flows.orchestration.reports import PipelineReport, publish_page, publish_validation
+from flows.orchestration.reports import pipeline_report, publish_page, publish_validation
 from flows.orchestration.stages import StageOutcome
 
 pytestmark = pytest.mark.real
@@ -20,9 +20,10 @@ def _artifact(key):
 
 def test_the_report_is_published_when_a_stage_fails(in_flow):
     def run():
-        with PipelineReport() as report:
-            report.add(DONE)
-            report.add(REFUSED)
+        with pipeline_report() as outcomes:
+            for outcome in (DONE, REFUSED):
+                outcomes.append(outcome)
+                outcome.checked()
 
     with pytest.raises(StageError, match=r"^too few$"):
         in_flow(run)
@@ -46,7 +47,7 @@ def test_the_report_is_published_when_a_stage_fails(in_flow):
 
 
 def test_ctrl_c_does_not_wait_for_a_report(capsys):
-    with pytest.raises(KeyboardInterrupt), PipelineReport():
+    with pytest.raises(KeyboardInterrupt), pipeline_report():
         raise KeyboardInterrupt
 
     assert "" == capsys.readouterr().err
