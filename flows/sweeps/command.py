@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -62,17 +61,15 @@ def _list_points(
     from flows.sweeps.running import kept_result
 
     planned = plan(settings, seeds, sampler, count=count, jobs=jobs)
-    points = planned.next_points()
-    states = ["would run" if kept_result(point) is None else "finished" for point in points]
+    points = [
+        {"name": point.name, "state": "would run" if kept_result(point) is None else "finished"}
+        for point in planned.next_points()
+    ]
     if as_json:
-        listed = [
-            {"name": point.name, "state": state}
-            for point, state in zip(points, states, strict=True)
-        ]
-        say(json.dumps({"points": listed}, indent=2))
+        say(json.dumps({"points": points}, indent=2))
         return
-    for point, state in zip(points, states, strict=True):
-        say(f"{state:<13}{point.name}")
+    for point in points:
+        say(f"{point['state']:<13}{point['name']}")
     total = count * len(planned.seeds)
     # Optuna chooses a few settings at a time, by the results of those before.
     later = f", the first of {total}" if sampler == "optuna" and len(points) < total else ""
@@ -86,7 +83,7 @@ def _tell(found: "SweepResult", *, as_json: bool) -> None:
     if as_json:
         say(json.dumps(found.record(), indent=2))
         return
-    page = Path(SWEEPS / found.name / "sweep.md")
+    page = SWEEPS / found.name / "sweep.md"
     say("")
     for line in page.read_text(encoding="utf-8").rstrip().splitlines():
         say(line)
