@@ -31,11 +31,6 @@ class _Found:
         """The size of everything."""
         return sum(each.num_bytes for each in self.folders) + self.cache.num_bytes
 
-    @property
-    def is_nothing(self) -> bool:
-        """Whether there is nothing to remove."""
-        return not (self.folders or self.cache.objects)
-
     def lines(self) -> list[str]:
         """The lines for a person."""
         return [*(each.line() for each in self.folders), self.cache.line()]
@@ -101,7 +96,7 @@ def gc(
         return
     for line in found.lines():
         say(line)
-    if found.is_nothing:
+    if not (found.folders or found.cache.objects):
         say("nothing to remove")
     elif yes:
         say(f"removed {found.remove() / 2**20:.1f} MiB")
