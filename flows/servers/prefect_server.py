@@ -11,7 +11,6 @@ import signal
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
 
 import uvicorn
 
@@ -46,7 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if asked.lifeline:
         at_end_of_lifeline(lambda: _end(servers))
     if asked.lasting:
-        _be_deaf()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # Children would inherit an ignored signal, but not a handler that does nothing.
+            signal.signal(number, lambda _number, _frame: None)
     if asked.socket is not None:
         listener = socket.socket(fileno=asked.socket)
     else:
@@ -82,15 +83,6 @@ class _LastingServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-
-def _be_deaf() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _pass)
-
-
-def _pass(number: int, frame: FrameType | None) -> None:
-    """Does nothing; children would inherit an ignored signal, but not a handler."""
 
 
 def _end(servers: list[uvicorn.Server]) -> None:

@@ -198,7 +198,10 @@ def stop(services: Sequence[Service]) -> None:
             farewell = SERVER if child is None or child.stdin is None else KEEPER
             stop_group(service.pid, farewell, child=child)
         if service.name == "worker":
-            _close_lost_runs(services)
+            # While the server is up, it is told that the stopped worker's flow runs are over.
+            url = next((other.url for other in services if other.name == PREFECT), "")
+            if answers(f"{url}/api/health"):
+                close_lost_runs(f"{url}/api")
     SERVICES.unlink(missing_ok=True)
 
 
@@ -224,13 +227,6 @@ def close_lost_runs(api_url: str, *, of_workers: bool = True) -> None:
     from flows.orchestration import lost_runs
 
     lost_runs.close_lost_runs(of_workers=of_workers)
-
-
-def _close_lost_runs(services: Sequence[Service]) -> None:
-    """Tells the server, while it is up, that the stopped worker's flow runs are over."""
-    url = next((service.url for service in services if service.name == PREFECT), "")
-    if answers(f"{url}/api/health"):
-        close_lost_runs(f"{url}/api")
 
 
 # Our own children must be waited for; a zombie would look alive.

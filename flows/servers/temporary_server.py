@@ -38,20 +38,14 @@ def start_temporary_server() -> Service:
     with socket.create_server((HOST, 0)) as listener:
         url = f"http://{HOST}:{listener.getsockname()[1]}"
         own = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1"}
-        descriptor = listener.fileno()
+        place = ("--socket", str(listener.fileno()))
         server = services.start(
             NAME,
-            stage_command(
-                "flows.servers.prefect_server",
-                "--socket",
-                str(descriptor),
-                "--lifeline",
-                "--lasting",
-            ),
+            stage_command("flows.servers.prefect_server", *place, "--lifeline", "--lasting"),
             {**server_variables(url, auth), **own},
             url=url,
             lasting=False,
-            pass_fds=(descriptor,),
+            pass_fds=(listener.fileno(),),
         )
     atexit.register(stop_temporary_server, server)
     _remember(server)
