@@ -96,7 +96,11 @@ def as_if(
     Raises ConfigurationError if an assignment or the preset cannot be read, or its key does not
     allow the value.
     """
-    with laid_over(dict(_pairs(_change(assignments, path, preset), path))):
+    changed, values = _change(assignments, path, preset), {}
+    for key in changed.keys:
+        owner, last = owner_of(changed.record, key)
+        values[key] = owner[last]
+    with laid_over(values):
         yield
 
 
@@ -164,11 +168,6 @@ def planned_params(
     return changed.text, changed.params
 
 
-def presets(path: Path = PARAMS_FILE) -> tuple[str, ...]:
-    """The names of the presets beside params.yaml and in the package, sorted."""
-    return tuple(sorted(_preset_files(path)))
-
-
 def _preset_files(path: Path) -> dict[str, Path]:
     """The file of each preset; one beside params.yaml comes before the package's own."""
     places = (library() / PRESETS, path.parent / PRESETS)
@@ -177,20 +176,16 @@ def _preset_files(path: Path) -> dict[str, Path]:
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """The result of laying other values over params.yaml."""
+    """The result of laying other values over params.yaml.
+
+    ``record``: ``text`` as plain values; ``keys``: those that differ.
+    """
 
     text: str
+    record: dict[str, Any]
     keys: list[str]
     lines: list[str]
     params: Params
-
-
-def _pairs(changed: _Changed, path: Path) -> Iterator[tuple[str, Any]]:
-    """The keys that differ, each with its plain value."""
-    plain = load_yaml(changed.text, subject=str(path), way_out="see --set")
-    for key in dict.fromkeys(changed.keys):
-        owner, last = owner_of(plain, key)
-        yield key, owner[last]
 
 
 def _change(assignments: Sequence[str], path: Path, preset: str | None = None) -> _Changed:
@@ -198,7 +193,7 @@ def _change(assignments: Sequence[str], path: Path, preset: str | None = None) -
     plain = read_record(path)
     before = read_yaml_text(path)
     if preset is None and not assignments:
-        return _Changed(before, [], [], Params.read(plain, where=""))
+        return _Changed(before, plain, [], [], Params.read(plain, where=""))
     yaml = _round_trip_yaml()
     # A copy would write the keys of a merge (<<) out.
     record = yaml.load(before) if "<<" in before else copy.deepcopy(_read_with_comments(before))
@@ -215,7 +210,7 @@ def _change(assignments: Sequence[str], path: Path, preset: str | None = None) -
     text = _with_headings(_dump(record, yaml), before)
     plain = load_yaml(text, subject=str(path), way_out="see --set")
     refuse_earlier(plain)
-    return _Changed(text, keys, lines, Params.read(plain, where=""))
+    return _Changed(text, plain, keys, lines, Params.read(plain, where=""))
 
 
 @lru_cache(maxsize=1)
