@@ -55,10 +55,16 @@ def close_lost_runs(client: SyncPrefectClient | None = None, *, of_workers: bool
             flow_run_filter=chosen, sort=FlowRunSort.ID_DESC, limit=PAGE, offset=len(found)
         ):
             found += page
-        ours = [run for run in found if (of_workers if run.deployment_id else _is_from_here(run))]
+        here = _here().items()
+        ours = [
+            run
+            for run in found
+            if (of_workers if run.deployment_id else run.labels.items() >= here)
+        ]
         lost = [run for run in ours if not has_process(run)]
         for run in lost:
-            _close(run, server)
+            state: State[None] = Crashed(message="Its process is gone.")
+            server.set_flow_run_state(run.id, state, force=True)
     return len(lost)
 
 
@@ -67,10 +73,6 @@ def _here() -> dict[str, Any]:
     numbers = Path("/proc/self/ns/pid")
     machine = f"{socket.gethostname()} {numbers.readlink() if numbers.is_symlink() else ''}"
     return {"astra.machine": machine.strip(), "astra.project": str(project_root())}
-
-
-def _is_from_here(run: FlowRun) -> bool:
-    return run.labels.items() >= _here().items()
 
 
 def has_process(run: FlowRun) -> bool:
@@ -91,8 +93,3 @@ def _client() -> SyncPrefectClient:
         auth_string=os.environ.get("PREFECT_API_AUTH_STRING"),
         api_key=os.environ.get("PREFECT_API_KEY"),
     )
-
-
-def _close(run: FlowRun, client: SyncPrefectClient) -> None:
-    state: State[None] = Crashed(message="Its process is gone.")
-    client.set_flow_run_state(run.id, state, force=True)
