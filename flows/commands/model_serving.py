@@ -10,6 +10,7 @@ import typer
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
 from astra_core.errors.packages import require_package
+from astra_core.paths import closed_above, found_at
 from tasks.machine.console import say
 
 if TYPE_CHECKING:
@@ -71,7 +72,9 @@ def serve_jobs(
     """Serve fine-tuning jobs, and the models they make, by the OpenAI interface, until Ctrl-C."""
     params, token = _begin(host)
     require_package("python_multipart", subject="serve-jobs", extra="serve")
-    _require_folder(folder)
+    if closed_above(folder) is not None:
+        msg = f"--folder must be a folder to write to, got {found_at(folder)}; name another"
+        raise ConfigurationError(msg)
     listener = listen(host, port)
     folders = model_folders(models or ["champion"], params)
     from flows.servers.job_keeper import JobKeeper
@@ -113,15 +116,6 @@ def _begin(host: str) -> "tuple[Params, str | None]":
     params = read_params()
     set_up_process(params)
     return params, token
-
-
-def _require_folder(folder: Path) -> None:
-    """Raises ConfigurationError unless the folder is there, or can be made."""
-    from astra_core.paths import closed_above, found_at
-
-    if closed_above(folder) is not None:
-        msg = f"--folder must be a folder to write to, got {found_at(folder)}; name another"
-        raise ConfigurationError(msg)
 
 
 def listen(host: str, port: int) -> "socket":
