@@ -19,6 +19,9 @@ from astra_core.models.template_format import TemplateFormat
 from astra_core.models.utterances import Continuations, Utterance
 from astra_core.target import Answer, Heard, Outcome, Reply, Surroundings, Target, Usage
 
+LOADING = frozenset({"dtype", "device_map"})
+"""The options that decide how the weights are loaded; the others need no model of their own."""
+
 
 class CausalLM(Target):
     """The model in the folder of ``models.target``."""
@@ -187,7 +190,7 @@ def _format_of(model: LanguageModel, options: CausalLM.Options) -> ChatFormat:
 
 def _is_plain(options: CausalLM.Options) -> bool:
     """Whether its weights are of the type and on the device of the attacker's."""
-    return options.dtype == "float32" and options.device_map is None
+    return not options.model_dump(include={*LOADING}, exclude_defaults=True)
 
 
 def _load(surroundings: Surroundings, options: CausalLM.Options) -> LanguageModel:

@@ -74,11 +74,11 @@ def _compare(sides: Iterable[Mapping[str, float]], *, examiner: Examiner) -> Tra
 def _against(other: TransferConfiguration, system: "System") -> "System":
     """The System with the other target, which speaks with the same weights if it loads them so."""
     from astra_core.system import System
-    from astra_core.targets.causal_lm import speaker_of
+    from astra_core.targets.causal_lm import LOADING, speaker_of
 
     choice = other.target_of(system.config.target)
     config = system.config.model_copy(update={"target": choice})
-    own = None if other.options.keys() & {"dtype", "device_map"} else speaker_of(system.target)
+    own = None if LOADING & other.options.keys() else speaker_of(system.target)
     surroundings = replace(system.target.surroundings, config=config, language_model=own)
     victim = build("target", choice, surroundings=surroundings)
     return System.of(system.attacker, victim, system.reference, scorer=system.scorer, config=config)
