@@ -32,27 +32,16 @@ def label_logprobs_and_entropies(
     labels: Int[Tensor, " S"],
     *,
     route: Route,
-    max_kept_logits: int | None = None,
     barred: Barred = None,
 ) -> tuple[Float[Tensor, " S"], Float[Tensor, " S"]]:
     """What ``label_logprobs`` gives, and the entropy of each state's distribution.
 
     Both carry a gradient and come from the same products.
 
-    Args:
-        head: The output layer; its rows are those of the vocabulary.
-        states: Hidden states.
-        labels: Tokens.
-        route: Of the plan, for products in fp32.
-        max_kept_logits: More are not kept for the gradient; by default what memory allows.
-        barred: Of the model; see ``bars``.
-
     Returns:
         Nats, in fp32 at least; entropies are 0 to ``log V``.
     """
-    states, products = prepare_states(
-        head, states, labels, route=route, max_kept_logits=max_kept_logits, barred=barred
-    )
+    states, products = prepare_states(head, states, labels, route=route, barred=barred)
     found = [
         _LabelsAndEntropies.apply(states[own], head.weight, head.bias, labels[own], products)  # type: ignore[no-untyped-call]
         for own in row_blocks(head.weight, len(labels))
@@ -70,14 +59,8 @@ def collision_logprobs(
     Returns:
         Nats, ``-log V`` to 0: minus the Renyi entropy of order 2.
     """
-    states, products = prepare_states(
-        head,
-        states,
-        torch.zeros(0, dtype=torch.long),
-        route=route,
-        max_kept_logits=0,
-        barred=barred,
-    )
+    labels = torch.zeros(0, dtype=torch.long)
+    states, products = prepare_states(head, states, labels, route=route, barred=barred)
     found = [
         _collisions(head, states[own], products) for own in row_blocks(head.weight, len(states))
     ]

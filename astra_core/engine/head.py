@@ -29,7 +29,9 @@ from astra_core.engine.products.split_product import (
 )
 
 # Logits that are kept for the gradient: 512 MiB in fp32. Beyond it they are computed again.
-MAX_KEPT_LOGITS = 1 << 27
+_MAX_KEPT_LOGITS = 1 << 27
+# The same of a GPU, as a share of its memory.
+_KEPT_SHARE = 1 / 16
 # Logits of a block: at least 2 MiB in fp32, about what a core's second cache holds, and at most 64.
 _LOGITS_PER_BLOCK = 1 << 19
 _MAX_LOGITS_PER_BLOCK = 1 << 24
@@ -41,14 +43,10 @@ _MIN_BLOCK = 4096
 _NARROWEST = 512
 
 
-# Of a GPU's memory, for logits that are kept for the gradient.
-_KEPT_SHARE = 1 / 16
-
-
-def kept_logits_on(device: torch.device) -> int:
+def _max_kept_logits(device: torch.device) -> int:
     """The most logits that are kept for the gradient on a device."""
     if device.type != "cuda":
-        return MAX_KEPT_LOGITS
+        return _MAX_KEPT_LOGITS
     total = torch.cuda.get_device_properties(device).total_memory
     return int(_KEPT_SHARE * total / 2)
 
@@ -71,22 +69,13 @@ def label_logprobs(
     labels: Int[Tensor, " S"],
     *,
     route: Route,
-    max_kept_logits: int | None = None,
     barred: Barred = None,
 ) -> Float[Tensor, " S"]:
     """Log-probability of each label after its state, nats, in fp32 at least.
 
-    Args:
-        head: Whose rows are the vocabulary's.
-        states: Hidden states.
-        labels: Tokens.
-        route: Of the plan, for products in fp32.
-        max_kept_logits: More are not kept for the gradient; by default what memory allows.
-        barred: Of the model; see ``bars``.
+    ``route``: of the plan, for products in fp32; ``barred``: of the model, see ``bars``.
     """
-    states, products = prepare_states(
-        head, states, labels, route=route, max_kept_logits=max_kept_logits, barred=barred
-    )
+    states, products = prepare_states(head, states, labels, route=route, barred=barred)
     found = [
         _LabelLogprobs.apply(states[own], head.weight, head.bias, labels[own], products)  # type: ignore[no-untyped-call]
         for own in row_blocks(head.weight, len(labels), is_kept=products.is_kept)
@@ -100,8 +89,7 @@ def prepare_states(
     labels: Int[Tensor, " S"],
     *,
     route: Route,
-    max_kept_logits: int | None,
-    barred: Barred = None,
+    barred: Barred,
 ) -> tuple[Float[Tensor, "S H"], "Products"]:
     """The states in the type that is computed in, and how the products are taken.
 
@@ -118,13 +106,12 @@ def prepare_states(
     elif len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < size:
         msg = f"labels must be tokens below {size}, got {int(labels.min())} to {int(labels.max())}"
         raise IndexError(msg)
-    most = kept_logits_on(states.device) if max_kept_logits is None else max_kept_logits
     # Without a gradient nothing is kept and no product is split.
     is_trained = torch.is_grad_enabled() and (states.requires_grad or head.weight.requires_grad)
     is_fp32 = states.dtype == torch.float32 and device == "cpu"
     is_large = is_fp32 and is_worth_splitting(head.weight, num_rows=len(states))
     return states, Products(
-        is_kept=is_trained and len(labels) * size <= most,
+        is_kept=is_trained and len(labels) * size <= _max_kept_logits(states.device),
         is_split=route == "split" and is_trained and is_large,
         is_fast=route == "fast" and is_fp32,
         barred=None if barred is None else barred.to(states.device),

@@ -50,10 +50,13 @@ def columns(request, monkeypatch):
 @pytest.mark.usefixtures("columns")
 @each_row("most", [0, NUM_LABELS * VOCABULARY])
 @each_row("has_bias", [True, False])
-def test_log_probabilities_and_entropies_are_a_log_softmaxs_whatever_the_blocks(most, has_bias):
+def test_log_probabilities_and_entropies_are_a_log_softmaxs_whatever_the_blocks(
+    most, has_bias, monkeypatch
+):
+    monkeypatch.setattr(head_module, "_MAX_KEPT_LOGITS", most)
     head, states, labels = parts(torch.float64, has_bias=has_bias)
     expected = outcome(*plain(head, states, labels), head, states)
-    found = label_logprobs_and_entropies(head, states, labels, route=ROUTE, max_kept_logits=most)
+    found = label_logprobs_and_entropies(head, states, labels, route=ROUTE)
 
     for first, second in zip(expected, outcome(*found, head, states), strict=True):
         torch.testing.assert_close(first, second, rtol=1e-12, atol=1e-12)
@@ -61,6 +64,7 @@ def test_log_probabilities_and_entropies_are_a_log_softmaxs_whatever_the_blocks(
 
 @each_row("most", [0, NUM_LABELS * VOCABULARY])
 def test_both_pass_torchs_own_check_of_gradients(most, monkeypatch):
+    monkeypatch.setattr(head_module, "_MAX_KEPT_LOGITS", most)
     monkeypatch.setattr(head_module, "_MIN_BLOCK", 4)
     head, states, labels = parts(torch.float64, sizes=(5, 3, 7))
 
@@ -69,7 +73,7 @@ def test_both_pass_torchs_own_check_of_gradients(most, monkeypatch):
         with torch.no_grad():
             del copy.weight, copy.bias
         copy.weight, copy.bias = weight, bias
-        return label_logprobs_and_entropies(copy, states, labels, route=ROUTE, max_kept_logits=most)
+        return label_logprobs_and_entropies(copy, states, labels, route=ROUTE)
 
     assert torch.autograd.gradcheck(of, (states, head.weight, head.bias))
 
@@ -132,6 +136,7 @@ def test_collisions_without_a_bias_are_those_of_an_even_distribution():
 def test_a_block_of_logits_is_made_at_a_time_and_no_more_are_kept_than_asked(
     most, widths, monkeypatch
 ):
+    monkeypatch.setattr(head_module, "_MAX_KEPT_LOGITS", most)
     made = []
     multiply = head_module.multiply
 
@@ -144,7 +149,7 @@ def test_a_block_of_logits_is_made_at_a_time_and_no_more_are_kept_than_asked(
     monkeypatch.setattr(head_module, "_MIN_BLOCK", 4)
     monkeypatch.setattr(head_module, "_LOGITS_PER_BLOCK", 1)
     monkeypatch.setattr(head_module, "multiply", noted)
-    found = label_logprobs_and_entropies(head, states, labels, route=ROUTE, max_kept_logits=most)
+    found = label_logprobs_and_entropies(head, states, labels, route=ROUTE)
     torch.stack(found).sum().backward()
 
     assert widths == made
@@ -178,16 +183,15 @@ def test_under_autocast_both_are_in_fp32_and_near_the_exact_ones():
     split_product._library_product() is None, reason="torch was built without MKL's product of bf16"
 )
 @each_row("most", [0, MIN_ROWS * 512])
-def test_split_products_give_what_plain_ones_do(most):
+def test_split_products_give_what_plain_ones_do(most, monkeypatch):
+    monkeypatch.setattr(head_module, "_MAX_KEPT_LOGITS", most)
     torch.manual_seed(0)
     head = torch.nn.Linear(512, 512)
     states = torch.randn(MIN_ROWS, 512, requires_grad=True)
     labels = torch.arange(MIN_ROWS)
 
     def results(route):
-        values = label_logprobs_and_entropies(
-            head, states, labels, route=route, max_kept_logits=most
-        )
+        values = label_logprobs_and_entropies(head, states, labels, route=route)
         total = torch.stack(values).square().sum()
         given = torch.autograd.grad(total, [states, *head.parameters()])
         return [*(value.detach() for value in values), *given]

@@ -39,12 +39,13 @@ def outcome(values, head, states):
 def test_label_logprobs_are_those_of_a_log_softmax_whatever_the_blocks(
     columns, most, has_bias, monkeypatch
 ):
+    monkeypatch.setattr(head_module, "_MAX_KEPT_LOGITS", most)
     monkeypatch.setattr(head_module, "_MIN_BLOCK", columns)
     monkeypatch.setattr(head_module, "_LOGITS_PER_BLOCK", 1)
     head, states, labels = parts(torch.float64, has_bias=has_bias)
     plain = head(states).log_softmax(dim=1).gather(1, labels[:, None])[:, 0]
     expected = outcome(plain, head, states)
-    found = label_logprobs(head, states, labels, route=ROUTE, max_kept_logits=most)
+    found = label_logprobs(head, states, labels, route=ROUTE)
 
     for first, second in zip(expected, outcome(found, head, states), strict=True):
         torch.testing.assert_close(first, second, rtol=1e-12, atol=1e-12)
@@ -52,6 +53,7 @@ def test_label_logprobs_are_those_of_a_log_softmax_whatever_the_blocks(
 
 @each_row("most", [0, NUM_LABELS * VOCABULARY])
 def test_label_logprobs_pass_torchs_own_check_of_gradients(most, monkeypatch):
+    monkeypatch.setattr(head_module, "_MAX_KEPT_LOGITS", most)
     monkeypatch.setattr(head_module, "_MIN_BLOCK", 4)
     head, states, labels = parts(torch.float64, sizes=(5, 3, 7))
 
@@ -60,7 +62,7 @@ def test_label_logprobs_pass_torchs_own_check_of_gradients(most, monkeypatch):
         with torch.no_grad():
             del copy.weight, copy.bias
         copy.weight, copy.bias = weight, bias
-        return label_logprobs(copy, states, labels, route=ROUTE, max_kept_logits=most)
+        return label_logprobs(copy, states, labels, route=ROUTE)
 
     assert torch.autograd.gradcheck(of, (states, head.weight, head.bias))
 
@@ -97,6 +99,7 @@ def test_label_logprobs_under_autocast_keep_the_master_weights_in_fp32():
 def test_label_logprobs_make_a_block_of_logits_at_a_time_and_keep_no_more_than_asked(
     most, widths, monkeypatch
 ):
+    monkeypatch.setattr(head_module, "_MAX_KEPT_LOGITS", most)
     made = []
     multiply = head_module.multiply
 
@@ -109,7 +112,7 @@ def test_label_logprobs_make_a_block_of_logits_at_a_time_and_keep_no_more_than_a
     monkeypatch.setattr(head_module, "_MIN_BLOCK", 4)
     monkeypatch.setattr(head_module, "_LOGITS_PER_BLOCK", 1)
     monkeypatch.setattr(head_module, "multiply", noted)
-    label_logprobs(head, states, labels, route=ROUTE, max_kept_logits=most).sum().backward()
+    label_logprobs(head, states, labels, route=ROUTE).sum().backward()
 
     assert widths == made
 
@@ -118,7 +121,8 @@ def test_label_logprobs_make_a_block_of_logits_at_a_time_and_keep_no_more_than_a
     split_product._library_product() is None, reason="torch was built without MKL's product of bf16"
 )
 @each_row("most", [0, MIN_ROWS * 512])
-def test_label_logprobs_by_split_products_are_those_of_plain_ones(most):
+def test_label_logprobs_by_split_products_are_those_of_plain_ones(most, monkeypatch):
+    monkeypatch.setattr(head_module, "_MAX_KEPT_LOGITS", most)
     torch.manual_seed(0)
     head = torch.nn.Linear(512, 512)
     states = torch.randn(MIN_ROWS, 512, requires_grad=True)
@@ -127,7 +131,7 @@ def test_label_logprobs_by_split_products_are_those_of_plain_ones(most):
     def gradients(route, count):
         head.zero_grad()
         own = states[:count]
-        values = label_logprobs(head, own, labels[:count], route=route, max_kept_logits=most)
+        values = label_logprobs(head, own, labels[:count], route=route)
         given = torch.autograd.grad(values.square().sum(), [states, *head.parameters()])
         return [values.detach(), *given]
 
