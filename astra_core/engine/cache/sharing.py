@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 from astra_core.engine.cache.prefixes import Place
 
@@ -12,27 +12,18 @@ _PASS = 32
 """A decoding pass costs as much as reading so many tokens, however few rows it has."""
 
 
-def best_prefixes(
-    contexts: Sequence[Sequence[int]], num_rows: Sequence[int]
-) -> list[tuple[int, int]]:
-    """Of each context the prefix that saves most, if one is shared: its length, and its rows.
-
-    Args:
-        contexts: Token ids.
-        num_rows: How many rows continue from each; those of one share all of it.
-    """
+def best_prefixes(contexts: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Of each context the prefix that saves most: its length, and how many have it; 0 for none."""
     order = sorted(range(len(contexts)), key=lambda index: tuple(contexts[index]))
-    before = [0, *accumulate(num_rows[index] for index in order)]
     common = [_num_common(contexts[i], contexts[j]) for i, j in pairwise(order)]
     best = [(0, 1)] * len(contexts)
     # Runs of neighbours that begin with as many common tokens, each with the first of them.
     runs: list[tuple[int, int]] = []
-    for place, (index, length) in enumerate(zip(order, [*common, 0], strict=False)):
+    for place, length in enumerate([*common, 0]):
         first = place
-        runs.append((len(contexts[index]), place))
         while runs and runs[-1][0] > length:
             shared, first = runs.pop()
-            own = shared, before[place + 1] - before[first]
+            own = shared, place + 1 - first
             for each in order[first : place + 1]:
                 best[each] = max(best[each], own, key=_saved)
         if length and not (runs and runs[-1][0] == length):
@@ -69,11 +60,8 @@ class Continued:
 
 def shared_prefixes(rows: Sequence[Continued]) -> list[tuple[int, ...]]:
     """Of each row the beginning that saves most and need not be scored; () where none is shared."""
-    best = best_prefixes([own.context for own in rows], [1] * len(rows))
-    lengths = [
-        min(length, own.limit) if count > 1 else 0
-        for own, (length, count) in zip(rows, best, strict=True)
-    ]
+    best = best_prefixes([own.context for own in rows])
+    lengths = [min(length, own.limit) for own, (length, _) in zip(rows, best, strict=True)]
     return [
         tuple(own.context[: length if length >= _LEAST_SHARED else 0])
         for own, length in zip(rows, lengths, strict=True)

@@ -57,9 +57,9 @@ def test_of_two_prefixes_the_one_counts_by_which_more_is_saved():
     told, same = [7] * 8, [7] * 8 + [5]
 
     # All begin with eight tokens, two of them with nine.
-    assert [(8, 4)] * 4 == best_prefixes([[*told, 1], [*same, 2], [*same, 3], told], [1] * 4)
-    # Rows of one context share it whole.
-    assert [(9, 20), (0, 1)] == best_prefixes([[*told, 1], [8] * 9], [20, 1])
+    assert [(8, 4)] * 4 == best_prefixes([[*told, 1], [*same, 2], [*same, 3], told])
+    # Equal contexts share all; what is alone shares nothing.
+    assert [(9, 2), (0, 1), (9, 2)] == best_prefixes([[*told, 1], [8] * 9, [*told, 1]])
 
 
 def with_beginnings(beginnings, *, count):
