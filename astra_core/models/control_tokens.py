@@ -5,7 +5,8 @@ reply is therefore broken inside such a word before it is encoded, and each part
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 _BREAK = "\U000f0000"
@@ -52,8 +53,20 @@ def encoded(tokenizer: Any, text: str, *, adds_special: bool = False) -> tuple[i
     first, *others = text.split(_BREAK)
     ids = list(tokenizer(first, add_special_tokens=adds_special)["input_ids"])
     for part in others:
-        ids += _ids_behind_text(tokenizer, part)
+        ids += continued_ids(partial(encoded, tokenizer), part)
     return tuple(ids)
+
+
+def continued_ids(encode: Callable[[str], tuple[int, ...]], text: str) -> tuple[int, ...]:
+    """The ids that ``encode`` gives the text where it is behind other text."""
+    lead = leading(encode)
+    before, ids = encode(lead), encode(lead + text)
+    return ids[len(before) :] if ids[: len(before)] == before else encode(text)
+
+
+def leading(encode: Callable[[str], tuple[int, ...]]) -> str:
+    """What to put before a text that follows other text; empty where the first is not marked."""
+    return _BEFORE if len(encode(_BEFORE)) > 1 else ""
 
 
 def spaced(tokenizer: Any, text: str, control: frozenset[int]) -> str:
@@ -80,13 +93,3 @@ def _parts(tokenizer: Any, text: str, control: frozenset[int]) -> Iterator[str]:
         # Half of a single character is not text: it is left out.
         begin = middle if stop - start > 1 else stop
     yield from _parts(tokenizer, text[begin:], control)
-
-
-def _ids_behind_text(tokenizer: Any, text: str) -> list[int]:
-    """The ids of the text as they are behind other text; see ``continued``."""
-    before: list[int] = tokenizer(_BEFORE, add_special_tokens=False)["input_ids"]
-    whole: list[int] = tokenizer(_BEFORE + text, add_special_tokens=False)["input_ids"]
-    if len(before) > 1 and whole[: len(before)] == before:
-        return whole[len(before) :]
-    alone: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
-    return alone

@@ -10,7 +10,7 @@ from typing import Literal
 
 from astra_core.conversation import Conversation, Message
 from astra_core.models.chat_format import ChatFormat, Ids, Rendering, Thought
-from astra_core.models.control_tokens import is_broken
+from astra_core.models.control_tokens import continued_ids, is_broken, leading
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.marked_template import mark, marked_turns, render, spoken_ids, turn_end
 from astra_core.rollout.prompt import fill_slots
@@ -99,7 +99,7 @@ class TemplateFormat(ChatFormat):
         stop = next(ends, None)
         ending = after[: stop + 1] if stop is not None else self.model.end_ids[:1]
         closing = f"{self.tags[1]}\n\n" if self.is_opened else ""
-        return (*continued_ids(self.model, closing + self.model.as_text(text)), *ending)
+        return (*continued_ids(self.model.encode, closing + self.model.as_text(text)), *ending)
 
     def _versions(self, conversation: Conversation) -> Iterator[Sequence[Message]]:
         """The messages that may be read: all, then without more and more of the oldest turns."""
@@ -136,7 +136,7 @@ class TemplateFormat(ChatFormat):
         return (*ids, *self._encode(pending + text[sum(spans[-1]) :], ids)), last
 
     def _encode(self, text: str, before: Sequence[int]) -> Ids:
-        return continued_ids(self.model, text) if before else self.model.encode(text)
+        return continued_ids(self.model.encode, text) if before else self.model.encode(text)
 
     def _with_text(
         self, ids: Sequence[int], parts: tuple[str, str, str]
@@ -145,9 +145,9 @@ class TemplateFormat(ChatFormat):
         before, said, after = parts
         if is_broken(before + said + after):
             head = (*ids, *self._encode(before, ids))
-            whole = (*head, *continued_ids(self.model, said))
-            return (*whole, *continued_ids(self.model, after)), (len(head), len(whole))
-        lead = leading(self.model) if ids else ""
+            whole = (*head, *continued_ids(self.model.encode, said))
+            return (*whole, *continued_ids(self.model.encode, after)), (len(head), len(whole))
+        lead = leading(self.model.encode) if ids else ""
         num, before = len(self.model.encode(lead)), lead + before
         found = self.model.tokenizer(
             before + said + after, add_special_tokens=False, return_offsets_mapping=True
@@ -177,18 +177,3 @@ class TemplateFormat(ChatFormat):
 
     def _render(self, turns: Sequence[tuple[str, str]], *, system: str | None) -> str:
         return render(self.model.tokenizer, turns, system=system, where=self.where)
-
-
-_BEFORE = "\n"  # merges with nothing where a mark is put before it: such vocabularies have bytes
-
-
-def leading(model: LanguageModel) -> str:
-    """What to put before a text that follows other text; empty where the first is not marked."""
-    return _BEFORE if len(model.encode(_BEFORE)) > 1 else ""
-
-
-def continued_ids(model: LanguageModel, text: str) -> tuple[int, ...]:
-    """The ids of the text as they are behind other text."""
-    before = model.encode(leading(model))
-    ids = model.encode(leading(model) + text)
-    return ids[len(before) :] if ids[: len(before)] == before else model.encode(text)

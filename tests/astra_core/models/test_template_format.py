@@ -7,7 +7,8 @@ from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import ConfigurationError
 from astra_core.models.chat_template import chat_text
-from astra_core.models.template_format import TemplateFormat, continued_ids, leading
+from astra_core.models.control_tokens import continued_ids, leading
+from astra_core.models.template_format import TemplateFormat
 from astra_core.rollout import Prompt
 from astra_core.target import Surroundings
 from astra_core.targets.causal_lm import CausalLM
@@ -278,9 +279,12 @@ def test_no_word_is_begun_in_the_middle_of_a_conversation(scheme, are_sampled):
 def test_a_text_that_follows_has_no_mark_and_one_that_begins_has():
     model = sentence_piece("first")
 
-    assert ("\n", "") == (leading(model), leading(tiny_language_model(3, vocabulary=None)))
-    first, behind = model.encode("so"), continued_ids(model, "so")
+    assert ("\n", "") == (
+        leading(model.encode),
+        leading(tiny_language_model(3, vocabulary=None).encode),
+    )
+    first, behind = model.encode("so"), continued_ids(model.encode, "so")
     tokens = [model.tokenizer.convert_ids_to_tokens(list(ids)) for ids in (first, behind)]
     assert [True, False] == ["▁" in own[0] for own in tokens]
-    assert "so" == model.decode(continued_ids(model, "so"))
-    assert () == continued_ids(model, "")
+    assert "so" == model.decode(continued_ids(model.encode, "so"))
+    assert () == continued_ids(model.encode, "")
