@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from astra_core.judge import Exchange, Judge, Judgement, checked_judgements
 from astra_core.scorer import Rater, Scorer, checked_scores, version_of
@@ -33,7 +33,8 @@ class _Cached(Rater):
         super().__init__(rater.options)
         self.works_on = rater.works_on
         self._rater: Any = rater
-        self._known: _Recent[Any] = _Recent(size)
+        self._size = size
+        self._known: OrderedDict[bytes, Any] = OrderedDict()
 
     @property
     def version(self) -> str:
@@ -41,36 +42,7 @@ class _Cached(Rater):
         own: str = self._rater.version
         return own
 
-
-class CachedScorer(_Cached, Scorer):
-    """A scorer behind a cache."""
-
-    def score(self, texts: Sequence[str]) -> list[float]:
-        """The scorer's scores, cached or new."""
-        return self._known.found(texts, _key, lambda new: checked_scores(self._rater, new))
-
-
-class CachedJudge(_Cached, Judge):
-    """A judge behind a cache."""
-
-    def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
-        """The judge's judgements, cached or new."""
-        version = version_of(self._rater)
-        return self._known.found(
-            exchanges,
-            lambda exchange: _key(exchange_text(exchange, version)),
-            lambda new: checked_judgements(self._rater, new),
-        )
-
-
-class _Recent(Generic[_Found]):
-    """The results for the most recent items, by digest."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._known: OrderedDict[bytes, _Found] = OrderedDict()
-
-    def found(
+    def _found(
         self,
         items: Sequence[_Item],
         key_of: Callable[[_Item], bytes],
@@ -88,6 +60,27 @@ class _Recent(Generic[_Found]):
         while len(self._known) > self._size:
             self._known.popitem(last=False)
         return [found[key] for key in keys]
+
+
+class CachedScorer(_Cached, Scorer):
+    """A scorer behind a cache."""
+
+    def score(self, texts: Sequence[str]) -> list[float]:
+        """The scorer's scores, cached or new."""
+        return self._found(texts, _key, lambda new: checked_scores(self._rater, new))
+
+
+class CachedJudge(_Cached, Judge):
+    """A judge behind a cache."""
+
+    def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
+        """The judge's judgements, cached or new."""
+        version = version_of(self._rater)
+        return self._found(
+            exchanges,
+            lambda exchange: _key(exchange_text(exchange, version)),
+            lambda new: checked_judgements(self._rater, new),
+        )
 
 
 def exchange_text(exchange: Exchange, version: str) -> str:
