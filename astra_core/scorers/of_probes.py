@@ -30,8 +30,13 @@ def text_scorer_choice(config: SystemConfiguration) -> Choice:
     """
     if config.probe_scorer is None:
         return config.scorer if _reads_texts(config) else _DEFAULT
-    if not issubclass(resolve("scorer", config.probe_scorer.name), Scorer):
-        raise ConfigurationError(_refusal(config.probe_scorer))
+    name = config.probe_scorer.name
+    if not issubclass(resolve("scorer", name), Scorer):
+        msg = (
+            f"system.probe_scorer must name a scorer of texts, got the judge '{name}'; a probe "
+            "has no reply yet, so name profanity or a Scorer of your own"
+        )
+        raise ConfigurationError(msg)
     return config.probe_scorer
 
 
@@ -39,10 +44,3 @@ def _reads_texts(config: SystemConfiguration) -> bool:
     """False for a judge of exchanges, and for one of replies: no prompt is refused or granted."""
     found = resolve("scorer", config.scorer.name)
     return issubclass(found, Scorer) and found.rates_probes
-
-
-def _refusal(choice: Choice) -> str:
-    return (
-        f"system.probe_scorer must name a scorer of texts, got the judge '{choice.name}'; a probe "
-        "has no reply yet, so name profanity or a Scorer of your own"
-    )
