@@ -148,13 +148,15 @@ class Plan:
     def describe(self) -> str:
         """One readable line; nothing in it changes during a run or from one try to the next."""
         memory = "kept" if self.machine.keeps_freed_memory else "given back"
+        how = ", compiled" if self.compiles_steps else ""
         return "; ".join(
             [
                 f"{self.model} on {self.machine.place}: {_READS[self.reading]}",
                 self._cache(),
                 replace(self.machine, route=self.route).products,
                 f"talks in {self.talks_in}, learns in {self.learns_in}",
-                *self._steps(),
+                *([f"decodes in steps of fixed shape{how}"] if self.steps else []),
+                *(["passes of an update compiled"] if self.compiles_passes else []),
                 *(["activations recomputed"] if self.recomputes else []),
                 f"freed memory {memory}",
                 f"{self.num_threads} thread{'s' * (self.num_threads != 1)}",
@@ -162,15 +164,7 @@ class Plan:
             ]
         )
 
-    def __str__(self) -> str:
-        return self.describe()
-
-    def _steps(self) -> list[str]:
-        how = ", compiled" if self.compiles_steps else ""
-        return [
-            *([f"decodes in steps of fixed shape{how}"] if self.steps else []),
-            *(["passes of an update compiled"] if self.compiles_passes else []),
-        ]
+    __str__ = describe
 
     def _cache(self) -> str:
         if self.reading == "lone":
