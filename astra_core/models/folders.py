@@ -11,7 +11,6 @@ from pathlib import Path
 from astra_core.errors import ConfigurationError
 from astra_core.files import folder_digest
 
-HUB = "hub:"
 AGENTS = "agents.json"
 """The file that says which agent plays which turn, in a folder of several agents."""
 FORMAT = "attacker.json"
@@ -30,7 +29,7 @@ def model_folder(place: Path | str) -> Path:
     Raises ConfigurationError if there is no such folder, or the hub does not have it.
     """
     name = str(place)
-    if not name.startswith(HUB):
+    if not name.startswith("hub:"):
         return require_folder(place)
     found = _HUB_NAME.fullmatch(name)
     if found is None:
