@@ -12,7 +12,6 @@ from astra_core.engine.distributions import collision_logprobs, label_logprobs_a
 from astra_core.engine.head import label_logprobs
 from astra_core.engine.masks import attention_masks
 from astra_core.engine.plan import Plan
-from astra_core.engine.products.routes import Route
 from astra_core.engine.steps.stepper import round_up
 from astra_core.engine.trees.packing import PackedRows, packed_rows
 from astra_core.engine.trees.tree_attention import with_blocks
@@ -58,7 +57,12 @@ def token_logprobs(
         return _plain_logprobs(model, rows, plan)
     places, labels = _places(mask), rows.continuation_ids[mask]
     states = continuation_states(model, rows, plan=plan) if states is None else states
-    values = _label_logprobs(model, _at(states, places), labels, route=plan.route)
+    own, head = _at(states, places), _plain_head(model, plan)
+    if head is None:
+        logits = lower_barred(model.get_output_embeddings()(own), bars_of(model))
+        values = chosen_logprobs(logits, labels)
+    else:
+        values = label_logprobs(head, own, labels, route=plan.route, barred=bars_of(model))
     return values.new_zeros(mask.shape).masked_scatter(mask, values)
 
 
@@ -71,21 +75,14 @@ def token_logprobs_and_entropies(
 ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
     """What ``token_logprobs`` gives, and the entropy of the distribution each token was drawn from.
 
-    Args:
-        model: A causal LM of transformers.
-        rows: Contexts and continuations.
-        states: What ``continuation_states`` gave, if it is known.
-        plan: How the model is run; by default ``Plan.of`` it.
-
-    Returns:
-        Nats, both with gradient; exactly 0 at padding.
+    Both are nats with a gradient; exactly 0 at padding.
     """
     mask, plan = rows.continuation_mask, plan or Plan.of(model)
     head = _plain_head(model, plan)
     if not mask.any():
         chosen = entropies = padded_logprobs(model, rows)[mask]
     elif head is None:
-        logs = _shares(model, rows, states=states, plan=plan)
+        logs = _shares(token_logits(model, rows, states=states, plan=plan))
         chosen = logs.gather(1, rows.continuation_ids[mask][:, None])[:, 0]
         entropies = -(logs.exp() * logs).sum(dim=1)
     else:
@@ -103,14 +100,8 @@ def token_logprobs_and_collisions(
 ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
     """What ``token_logprobs`` gives, and the log of the sum of squared probabilities at each token.
 
-    Args:
-        model: A causal LM of transformers.
-        rows: Contexts and continuations.
-        plan: How the model is run; by default ``Plan.of`` it.
-
-    Returns:
-        Nats; the second is without gradient and 0 at padding. It is the log of the mean probability
-        of what the model draws itself.
+    The second, in nats too, is without gradient and 0 at padding. It is the log of the mean
+    probability of what the model draws itself.
     """
     mask, plan = rows.continuation_mask, plan or Plan.of(model)
     head = _plain_head(model, plan)
@@ -120,7 +111,7 @@ def token_logprobs_and_collisions(
     if head is None:
         logprobs = token_logprobs(model, rows, plan=plan)
         with torch.no_grad():
-            values = (2.0 * _shares(model, rows, states=None, plan=plan)).logsumexp(dim=1)
+            values = (2.0 * _shares(token_logits(model, rows, plan=plan))).logsumexp(dim=1)
     else:
         states = continuation_states(model, rows, plan=plan)
         logprobs = token_logprobs(model, rows, states=states, plan=plan)
@@ -130,14 +121,19 @@ def token_logprobs_and_collisions(
 
 
 def token_logits(
-    model: Any, rows: TokenRows, *, states: Float[Tensor, "B T+1 H"], plan: Plan | None = None
+    model: Any,
+    rows: TokenRows,
+    *,
+    states: Float[Tensor, "B T+1 H"] | None = None,
+    plan: Plan | None = None,
 ) -> Float[Tensor, "S V"]:
     """Logits before every real continuation token, row by row, in fp32."""
-    mask, plan = rows.continuation_mask, plan or Plan.of(model)
-    if plan.abilities.has_plain_head:
-        logits: Tensor = model.get_output_embeddings()(states[:, :-1][mask])
-        return lower_barred(logits, bars_of(model)).float()
-    return _plain_logits(model, rows, plan).float()
+    plan = plan or Plan.of(model)
+    if not plan.abilities.has_plain_head:
+        return _plain_logits(model, rows, plan).float()
+    states = continuation_states(model, rows, plan=plan) if states is None else states
+    logits: Tensor = model.get_output_embeddings()(states[:, :-1][rows.continuation_mask])
+    return lower_barred(logits, bars_of(model)).float()
 
 
 def _places(mask: Bool[Tensor, "B T"]) -> Int[Tensor, " S"]:
@@ -151,21 +147,14 @@ def _at(states: Float[Tensor, "B T+1 H"], places: Int[Tensor, " S"]) -> Float[Te
 
 
 def _plain_head(model: Any, plan: Plan) -> torch.nn.Linear | None:
-    """The output layer if it only multiplies; an adapter around it does more."""
+    """The output layer if it only multiplies; an adapter around it, of a subclass, does more."""
     head = model.get_output_embeddings()
     is_plain = plan.abilities.has_plain_head and type(head) is torch.nn.Linear
     return head if is_plain else None
 
 
-def _shares(
-    model: Any, rows: TokenRows, *, states: Float[Tensor, "B T+1 H"] | None, plan: Plan
-) -> Float[Tensor, "S V"]:
+def _shares(logits: Float[Tensor, "S V"]) -> Float[Tensor, "S V"]:
     """Log-probabilities of the whole vocabulary, where the head does more than multiply."""
-    if plan.abilities.has_plain_head:
-        states = continuation_states(model, rows, plan=plan) if states is None else states
-        logits = token_logits(model, rows, states=states, plan=plan)
-    else:
-        logits = _plain_logits(model, rows, plan).float()
     # A barred token has probability 0, and 0 * -inf is nan.
     return logits.log_softmax(dim=1).clamp(min=torch.finfo(logits.dtype).min)
 
@@ -277,16 +266,6 @@ def _packed_states(model: Any, packed: PackedRows, rows: TokenRows) -> Float[Ten
     places = packed.places.gather(1, order.clamp(max=packed.places.shape[1] - 1))
     states: Tensor = output.last_hidden_state.flatten(0, 1)[places]
     return states
-
-
-def _label_logprobs(
-    model: Any, states: Float[Tensor, "S H"], labels: Int[Tensor, " S"], *, route: Route
-) -> Float[Tensor, " S"]:
-    head = model.get_output_embeddings()
-    # Not its subclasses: an adapter around the head does more than multiply.
-    if type(head) is torch.nn.Linear:
-        return label_logprobs(head, states, labels, route=route, barred=bars_of(model))
-    return chosen_logprobs(lower_barred(head(states), bars_of(model)), labels)
 
 
 def _attention_dtype(model: Any) -> torch.dtype:
