@@ -1,6 +1,6 @@
 """What a model supports, found by numerical trials; the plain way is the fallback."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -121,10 +121,11 @@ def _in_full_precision(device: str) -> AbstractContextManager[Any]:
 def _takes_masks(model: Any) -> bool:
     """Contexts of different lengths are read and continued as in the plain way."""
     was = model.config._attn_implementation  # noqa: SLF001  # its only name
+    asked = contexts_of(model), [1] * len(_CONTEXTS)
     try:
         with _narrow_windows(model.config.get_text_config()):
-            is_same = use_own_attention(model) and _is_read_alike(
-                model, _padded_reading, _cached_reading
+            is_same = use_own_attention(model) and _are_alike(
+                model, PaddedReading(model, *asked), CachedReading(model, *asked, room=1)
             )
     except FAILURES:
         is_same = False
@@ -134,8 +135,9 @@ def _takes_masks(model: Any) -> bool:
 
 
 def _takes_padding(model: Any) -> bool:
+    asked = contexts_of(model), [1] * len(_CONTEXTS)
     try:
-        return _is_read_alike(model, _lone, _padded_reading)
+        return _are_alike(model, LoneReading(model, *asked), PaddedReading(model, *asked))
     except FAILURES:
         return False
 
@@ -144,8 +146,23 @@ def _takes_stems(model: Any) -> bool:
     """Siblings are read, forked and continued as in the plain way."""
     if getattr(model.config.get_text_config(), "sliding_window", None):
         return False
+    contexts = contexts_of(model)
+    # Each context gets two continuations.
+    tails = contexts[0][:2], contexts[1]
+    siblings = [[*context, *tail] for context in contexts for tail in tails]
+    store = PrefixStore(1 << 30)
+
+    def read(rows: Contexts) -> CachedReading:
+        ones = [1] * len(rows)
+        places = store.places(rows, ones)
+        return CachedReading(
+            model, rows, ones, store=store, places=places, room=1, takes_stems=True
+        )
+
     try:
-        return _is_read_alike(model, _padded_reading_of_siblings, _siblings_on_a_stem)
+        read(contexts).close()
+        plain = PaddedReading(model, siblings, [1] * len(siblings))
+        return _are_alike(model, plain, read(siblings))
     except FAILURES:
         return False
 
@@ -165,10 +182,9 @@ def _narrow_windows(config: Any) -> Iterator[None]:
             setattr(config, name, window)
 
 
-def _is_read_alike(model: Any, *ways: Callable[[Any, Contexts], Reading]) -> bool:
-    """Does all that sampling does: reads, forks, ends a row, drops it and goes on."""
-    contexts = contexts_of(model)
-    found = [_three_steps(model, way(model, contexts)) for way in ways]
+def _are_alike(model: Any, *readings: Reading) -> bool:
+    """Does all that sampling does: forks what was read, ends a row, drops it and goes on."""
+    found = [_three_steps(model, reading) for reading in readings]
     allowed = tolerance(found[0][-1])
     return all(_is_close(one, other, allowed) for one, other in zip(*found, strict=True))
 
@@ -184,41 +200,6 @@ def _three_steps(model: Any, reading: Reading) -> list[torch.Tensor]:
     kept = torch.tensor(reading.drop(is_over.tolist()), device=model.device)
     last = reading.advance(tokens[kept], [True] * len(kept))
     return [*found, last[kept.argsort()]]
-
-
-def _cached_reading(model: Any, contexts: Contexts) -> Reading:
-    return CachedReading(model, contexts, [1] * len(contexts), room=1)
-
-
-def _padded_reading(model: Any, contexts: Contexts) -> Reading:
-    return PaddedReading(model, contexts, [1] * len(contexts))
-
-
-def _padded_reading_of_siblings(model: Any, contexts: Contexts) -> Reading:
-    return _padded_reading(model, _siblings(contexts))
-
-
-def _siblings_on_a_stem(model: Any, contexts: Contexts) -> Reading:
-    store = PrefixStore(1 << 30)
-
-    def read(rows: Contexts) -> CachedReading:
-        ones = [1] * len(rows)
-        places = store.places(rows, ones)
-        return CachedReading(
-            model, rows, ones, store=store, places=places, room=1, takes_stems=True
-        )
-
-    read(contexts).close()
-    return read(_siblings(contexts))
-
-
-def _siblings(contexts: Contexts) -> Contexts:
-    """Each context gets two continuations."""
-    return [[*context, *tail] for context in contexts for tail in (contexts[0][:2], contexts[1])]
-
-
-def _lone(model: Any, contexts: Contexts) -> Reading:
-    return LoneReading(model, contexts, [1] * len(contexts))
 
 
 def contexts_of(model: Any) -> Contexts:
