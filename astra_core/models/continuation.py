@@ -39,7 +39,7 @@ class ContinuationSampler:
         model: That talks.
         plan: How it is run.
         store: Keys and values of what it has read; None keeps nothing.
-        rules: See ``Stepper.step``.
+        rules: See ``DecodingRules``.
         stepper: Makes the model's stepper, where the plan samples in steps of fixed shape.
     """
 

@@ -60,12 +60,9 @@ def add_adapters(model: Any, config: LoraConfiguration, *, seed: int) -> None:
 
 
 def save_adapters(model: Any, folder: Path, *, base: str) -> None:
-    """Writes the adapters in peft's form, and to which model they were added.
+    """Writes a model's adapters into the merged one's folder, in peft's form.
 
-    Args:
-        model: Has adapters.
-        folder: Of the merged model.
-        base: The digest of the weights without them.
+    ``base``: the digest of the weights without them, which is written too.
     """
     from peft import get_peft_model_state_dict
     from peft.tuners.lora import LoraLayer

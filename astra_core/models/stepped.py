@@ -37,7 +37,7 @@ class SteppedRows:
         generation: How to sample.
         stepper: Of the model.
         read: Reads contexts by index; their keys and values come back.
-        rules: See ``Stepper.step``.
+        rules: See ``DecodingRules``.
         store: Gets the keys and values of ended rows.
     """
 
@@ -51,12 +51,7 @@ class SteppedRows:
     _step: DecodingStep | None = None
 
     def drawn(self, tasks: Sequence[RowToDraw], *, budget: int) -> list[DrawnRow]:
-        """What each row draws.
-
-        Args:
-            tasks: The rows.
-            budget: Rows times slots at a time.
-        """
+        """What each row draws; ``budget`` bounds rows times slots at a time."""
         longest = max(len(self.contexts[task.context]) for task in tasks)
         num_slots = longest + self.generation.max_new_tokens
         width = max(1, min(len(tasks), budget // num_slots))

@@ -40,13 +40,9 @@ def settle(
     machine: Machine | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> SystemConfiguration:
-    """The configuration with the precision and the size of a batch that suit models and machine.
+    """The configuration with the precision and the size of a batch in which the models talk best.
 
-    Args:
-        config: How the models talk.
-        models: Those that talk.
-        machine: Whose routes are tried; by default this one.
-        clock: In seconds.
+    ``machine`` and ``clock``: see ``faster_precision``.
     """
     weights = (weight for model in models for weight in model.parameters())
     device = next((weight.device for weight in weights), torch.device("cpu"))

@@ -4,10 +4,5 @@ from torch import Tensor
 
 
 def rounding_error(found: Tensor, exact: Tensor) -> float:
-    """The largest deviation, as a share of the exact result's largest entry; NaN of a NaN.
-
-    Args:
-        found: In any precision.
-        exact: The same in float64.
-    """
+    """The largest deviation as a share of the largest of ``exact``, in float64; NaN of a NaN."""
     return float((found - exact).abs().max() / exact.abs().max())

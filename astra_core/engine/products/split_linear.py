@@ -44,11 +44,9 @@ class SharedInput:
 
 
 class SplitLinear:
-    """The forward pass of a ``Linear`` or ``Conv1D`` whose weights do not change meanwhile.
+    """The forward pass of a ``Linear`` or ``Conv1D`` in fp32 whose weights do not change meanwhile.
 
-    Args:
-        layer: In fp32.
-        shared: Of all layers of its model.
+    ``shared``: of all layers of its model.
     """
 
     def __init__(self, layer: Any, shared: SharedInput) -> None:
@@ -84,16 +82,7 @@ class SplitProduct(torch.autograd.Function):
         split: Halves,
         halves: Halves,
     ) -> Float[Tensor, "N O"]:
-        """The product.
-
-        Args:
-            ctx: Of the backward pass.
-            rows: Receive a gradient.
-            matrix: Receives the other.
-            bias: Added to every row.
-            split: The rows in halves.
-            halves: Those of the matrix.
-        """
+        """The product; ``split`` are the rows in halves, and ``halves`` those of the matrix."""
         del rows
         ctx.save_for_backward(*halves, *(split if ctx.needs_input_grad[1] else []))
         ctx.has_bias = bias is not None

@@ -84,12 +84,7 @@ def multiply(left: Factor, right: Factor) -> Tensor:
 
 
 def is_worth_splitting(weight: Tensor, *, num_rows: int = MIN_ROWS) -> bool:
-    """True for weights in fp32 on the CPU, if there are enough of them and of what they multiply.
-
-    Args:
-        weight: Of a layer.
-        num_rows: That it multiplies at once.
-    """
+    """True for weights in fp32 on the CPU, if there are enough of them and of rows at once."""
     is_fp32 = weight.dtype == torch.float32 and weight.device.type == "cpu"
     return is_fp32 and weight.numel() >= MIN_WEIGHTS and num_rows >= MIN_ROWS
 

@@ -51,17 +51,9 @@ class DrawnRow(NamedTuple):
 
 
 class DecodingStep:
-    """The buffers of ``R`` rows and the step over them.
+    """The buffers of ``R`` rows and the step over them; ``cache`` has their keys and values.
 
-    Args:
-        model: Of which the step is.
-        cache: Its keys and values.
-        generation: How to sample.
-        rules: Which tokens are special.
-        compiles: The model's pass is compiled by torch.
-
-    Attributes:
-        cache: As given.
+    ``compiles``: the model's pass is compiled by torch.
     """
 
     def __init__(

@@ -26,10 +26,7 @@ _MOST_KEPT = 24
 class Stepper:
     """Makes the step for some number of rows, slightly larger ones included, and keeps it.
 
-    Args:
-        model: Of which the steps are.
-        captures: A GPU records and replays them.
-        compiles: The model's pass is compiled by torch.
+    ``captures``: a GPU records and replays the steps; ``compiles``: see ``DecodingStep``.
     """
 
     def __init__(self, model: Any, *, captures: bool, compiles: bool = False) -> None:
@@ -53,14 +50,9 @@ class Stepper:
         num_slots: int,
         rules: Special,
     ) -> DecodingStep:
-        """A step of at least so many rows and slots, all of its rows over.
+        """A step of at least so many rows, and slots of the longest at its end; all rows are over.
 
-        Args:
-            like: A cache of the model that has been written to.
-            generation: How to sample.
-            num_rows: Rows at a time.
-            num_slots: Tokens of the longest row at its end.
-            rules: Ids that are special.
+        ``like``: a cache of the model that has been written to.
         """
         rows, slots = round_up(num_rows), -(-num_slots // _SLOTS) * _SLOTS
         if self._arena is None or self._arena.num_slots < rows * slots:

@@ -95,15 +95,7 @@ def by_blocks(
     value: Float[Tensor, "R K N E"],
     blocks: Blocks,
 ) -> Float[Tensor, "R N H E"]:
-    """Attention block by block.
-
-    Args:
-        attend: Attention of queries to keys and values under a mask.
-        query: Of all tokens.
-        key: Of all tokens.
-        value: Of all tokens.
-        blocks: Of these rows.
-    """
+    """Attention block by block; ``attend`` is that of queries to keys and values under a mask."""
     tensors = zip(*(torch.split(tensor, 1) for tensor in (query, key, value)), strict=True)
     rows = zip(tensors, blocks.rows, blocks.masks, strict=True)
     return torch.cat([_row(attend, own, blocks=cut, masks=masks) for own, cut, masks in rows])
