@@ -20,18 +20,25 @@ class Arena:
 
     def __init__(self, like: KeyValues, num_slots: int) -> None:
         self.num_slots = num_slots
+        # Zeros: a slot that nothing was written to is hidden by a mask, and zero times NaN is NaN.
         self._flat = [
-            {name: _flat(getattr(layer, name), num_slots) for name in ("keys", "values")}
+            {
+                name: states.new_zeros(states.shape[1] * num_slots, states.shape[3])
+                for name, states in (("keys", layer.keys), ("values", layer.values))
+            }
             for layer in like.layers
         ]
 
     def cache(self, num_rows: int, capacity: int) -> "SlotCache":
         """A cache at the beginning of the memory, which others overwrite."""
+
+        def begin(flat: Float[Tensor, "KS D"]) -> Float[Tensor, "R K C D"]:
+            heads = len(flat) // self.num_slots
+            own = flat[: num_rows * heads * capacity]
+            return own.view(num_rows, heads, capacity, flat.shape[1])
+
         return SlotCache(
-            [
-                {name: _reshape(*flat, (num_rows, capacity)) for name, flat in layer.items()}
-                for layer in self._flat
-            ]
+            [{name: begin(flat) for name, flat in layer.items()} for layer in self._flat]
         )
 
 
@@ -120,16 +127,3 @@ class _SlotLayer(CacheLayerMixin):  # type: ignore[misc]
 
     def get_max_length(self) -> int:
         return int(self.keys.shape[2])
-
-
-def _flat(states: Float[Tensor, "B K T D"], num_slots: int) -> tuple[Float[Tensor, "KS D"], int]:
-    heads, depth = states.shape[1], states.shape[3]
-    # Zeros: a slot that nothing was written to is hidden by a mask, and zero times NaN is NaN.
-    return states.new_zeros((heads * num_slots, depth)), heads
-
-
-def _reshape(
-    flat: Float[Tensor, "KS D"], heads: int, shape: tuple[int, int]
-) -> Float[Tensor, "R K C D"]:
-    num_rows, capacity = shape
-    return flat[: num_rows * heads * capacity].view(num_rows, heads, capacity, flat.shape[1])
