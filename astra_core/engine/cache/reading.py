@@ -239,7 +239,8 @@ class CachedReading(Reading):
         return output
 
     def _masks(self, told: Pass) -> Any:
-        if told.is_even and told.slots.shape[1] == 1 and not _window(self._model):
+        has_window = getattr(self._model.config, "sliding_window", None)
+        if told.is_even and told.slots.shape[1] == 1 and not has_window:
             # One query that sees every key needs no mask.
             return None
         keys = torch.arange(told.width, device=self._device)
@@ -303,11 +304,6 @@ class CachedReading(Reading):
             self._values.stem.settle()
         if self._store is not None:
             self._store.add(self._values, self._ids + self._retired)
-
-
-def _window(model: Any) -> int | None:
-    window: int | None = getattr(model.config, "sliding_window", None)
-    return window
 
 
 def _suffixes(

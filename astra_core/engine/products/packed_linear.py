@@ -10,7 +10,7 @@ whose casting of every weight at every step would take longer than the products.
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -77,7 +77,8 @@ def _packed_forward(
     bias = None if layer.bias is None else layer.bias.detach().to(dtype)
     is_packed = is_packed and layer.weight.device.type == "cpu"
     matrix = _copy(layer, dtype, is_packed=is_packed)
-    product = (_packed_product if is_packed else _plain_product)(matrix, bias)
+    plain = partial(torch.nn.functional.linear, weight=matrix, bias=bias)
+    product = _packed_product(matrix, bias) if is_packed else plain
     if dtype == torch.float32:
         return product
     return lambda rows: product(rows.to(dtype)).to(rows.dtype)
@@ -97,10 +98,6 @@ def _reorder(matrix: Float[Tensor, "O I"]) -> Tensor:
     operators: Any = torch.ops.mkldnn
     reordered: Tensor = operators._reorder_linear_weight(matrix, _ROWS)  # noqa: SLF001
     return reordered
-
-
-def _plain_product(matrix: Tensor, bias: Float[Tensor, " O"] | None) -> Callable[[Tensor], Tensor]:
-    return lambda rows: torch.nn.functional.linear(rows, matrix, bias)
 
 
 def _packed_product(

@@ -119,7 +119,8 @@ def _seconds(
                 work()  # packs the weights, which happens once
                 start = clock()
                 work()
-                _wait(device)
+                if device == "cuda":
+                    torch.cuda.synchronize()
                 seconds = clock() - start
             # The first turn loads code.
             least[name] = min(least[name], seconds) if turn else least[name]
@@ -185,11 +186,6 @@ def _rows(layer: Any, count: int) -> torch.Tensor:
     numbers = torch.Generator().manual_seed(0)
     size = matrix_of(layer).shape[0]
     return torch.randn(count, size, generator=numbers).to(layer.weight.device)
-
-
-def _wait(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
 
 
 _ON_A_CPU = 16384
