@@ -73,7 +73,7 @@ def row_batches(
 ) -> Iterator[tuple[list[int], TokenRows]]:
     """Rows for one forward pass each, with the indices of the pairs that they hold."""
     costs = [len(c) + len(a) for c, a in zip(contexts, continuations, strict=True)]
-    for chunk in batches_within(costs, costs, tokens_per_batch):
+    for chunk in batches_within(costs, tokens_per_batch):
         own = [contexts[i] for i in chunk], [continuations[i] for i in chunk]
         yield chunk, pad_rows(*own, pad_id=pad_id, device=device)
 
@@ -123,30 +123,25 @@ def chosen_logprobs(
     return chosen
 
 
-def batches_within(
-    costs: Sequence[int], lengths: Sequence[int], budget: int
-) -> Iterator[list[int]]:
+def batches_within(lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Indices grouped so that rows of like length share a batch and no batch exceeds the budget.
 
     A single row above the budget gets a batch of its own: the budget bounds memory, it drops
     nothing. There are as few batches as that allows, and they are about equally large: a few rows
     left over for the last one would take almost as long as a full batch.
     """
-    order = sorted(range(len(costs)), key=lambda i: (lengths[i], i))
-    fewest = len(_batches(order, costs, budget))
-    budgets = range(max(costs, default=0), budget)
-    least = bisect_left(budgets, True, key=lambda own: len(_batches(order, costs, own)) <= fewest)
-    yield from _batches(order, costs, budgets[least] if least < len(budgets) else budget)
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
 
+    def cut(most: int) -> list[list[int]]:
+        batches: list[list[int]] = []
+        for index in order:
+            # Of the rows so far this one is the longest.
+            if not batches or lengths[index] * (len(batches[-1]) + 1) > most:
+                batches.append([])
+            batches[-1].append(index)
+        return batches
 
-def _batches(order: Sequence[int], costs: Sequence[int], budget: int) -> list[list[int]]:
-    """The indices in this order, in batches as large as the budget allows."""
-    batches: list[list[int]] = []
-    widest = 0
-    for index in order:
-        widest = max(widest, costs[index])
-        if not batches or widest * (len(batches[-1]) + 1) > budget:
-            batches.append([])
-            widest = costs[index]
-        batches[-1].append(index)
-    return batches
+    fewest = len(cut(budget))
+    budgets = range(max(lengths, default=0), budget)
+    least = bisect_left(budgets, True, key=lambda most: len(cut(most)) <= fewest)
+    return cut(budgets[least] if least < len(budgets) else budget)
