@@ -150,16 +150,14 @@ def merged_state(model: Any) -> dict[str, Tensor] | None:
         return None
     from peft.tuners.lora import LoraLayer
 
-    layers = {
-        name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)
+    state = {
+        name.replace(".base_layer.", "."): tensor
+        for name, tensor in model.state_dict().items()
+        if not re.search(r"\.lora_\w+\.", name)
     }
-    state = {}
-    for name, tensor in model.state_dict().items():
-        if re.search(r"\.lora_\w+\.", name):
-            continue
-        state[name.replace(".base_layer.", ".")] = tensor
     with torch.no_grad():
-        for name, layer in layers.items():
-            weight = f"{name}.weight"
-            state[weight] = state[weight] + layer.get_delta_weight("default")
+        for name, module in model.named_modules():
+            if isinstance(module, LoraLayer):
+                weight = f"{name}.weight"
+                state[weight] = state[weight] + module.get_delta_weight("default")
     return state
