@@ -6,8 +6,8 @@ times as long. No list of names tells them apart, so products of the model's own
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Literal
 
@@ -171,14 +171,12 @@ def _talking(layer: Any, precision: Precision, *, machine: Machine) -> AbstractC
     return packed_linears(layer, packs=machine.packs, dtype=dtype)
 
 
-@contextmanager
-def _training(layer: Any, precision: Precision, *, machine: Machine) -> Iterator[None]:
+def _training(
+    layer: Any, precision: Precision, *, machine: Machine
+) -> AbstractContextManager[None]:
     if precision == "bf16":
-        with torch.autocast(machine.device, dtype=torch.bfloat16):
-            yield
-    else:
-        with routed_linears(layer, route=machine.route):
-            yield
+        return torch.autocast(machine.device, dtype=torch.bfloat16)
+    return routed_linears(layer, route=machine.route)
 
 
 def _rows(layer: Any, count: int) -> torch.Tensor:
