@@ -8,8 +8,8 @@ from torch import Tensor
 
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.cache.reading import Reading
+from astra_core.engine.steps.drawing import Special
 from astra_core.engine.steps.step import DrawnRow
-from astra_core.engine.steps.stepper import Special
 from astra_core.models.decoding import SHIFT, sample
 from astra_core.seeding import uniforms
 

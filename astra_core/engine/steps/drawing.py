@@ -1,6 +1,5 @@
 """One token per row from logits, without asking the host anything; see ``models.decoding``."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,6 +9,9 @@ from torch import Tensor
 
 from astra_core.config import GenerationConfiguration
 from astra_core.models.decoding import SHIFT, draw, draw_in_blocks, processed_logits
+
+Special = tuple[tuple[int, ...], tuple[int, ...], int | None]
+"""End ids, barred ids and a spare one; see ``DecodingRules``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +26,12 @@ class DecodingRules:
 
     end_ids: Int[Tensor, " E"]
     barred: Int[Tensor, " X"]
-    spare: Int[Tensor, " 1"] | None = None
+    spare: Int[Tensor, " 1"] | None
 
     @classmethod
-    def on(
-        cls,
-        device: torch.device,
-        *,
-        end_ids: Sequence[int],
-        barred: Sequence[int] = (),
-        spare: int | None = None,
-    ) -> Self:
+    def on(cls, device: torch.device, special: Special) -> Self:
         """The rules of these ids."""
+        end_ids, barred, spare = special
         other = () if spare is None else (spare,)
         ends, never, redrawn = (
             torch.tensor(own, dtype=torch.long, device=device) for own in (end_ids, barred, other)

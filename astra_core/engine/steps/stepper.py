@@ -7,15 +7,12 @@ import torch
 
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.cache.key_values import KeyValues
-from astra_core.engine.steps.drawing import DecodingRules
+from astra_core.engine.steps.drawing import DecodingRules, Special
 from astra_core.engine.steps.slots import Arena, SlotCache
 from astra_core.engine.steps.step import DecodingStep
 from astra_core.errors.exception_text import shortened
 
 _LOG = logging.getLogger(__name__)
-
-Special = tuple[tuple[int, ...], tuple[int, ...], int | None]
-"""End ids, barred ids and a spare one; see ``DecodingRules``."""
 
 # Capacities are multiples of it.
 _SLOTS = 64
@@ -72,12 +69,11 @@ class Stepper:
     def _new_step(
         self, generation: GenerationConfiguration, cache: SlotCache, rules: Special
     ) -> DecodingStep:
-        ends, barred, spare = rules
         step = DecodingStep(
             self._model,
             cache,
             generation,
-            rules=DecodingRules.on(self._model.device, end_ids=ends, barred=barred, spare=spare),
+            rules=DecodingRules.on(self._model.device, rules),
             compiles=self._compiles,
         )
         if self._captures:

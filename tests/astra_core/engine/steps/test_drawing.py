@@ -24,7 +24,7 @@ SEEN = torch.rand(40, 90, generator=NUMBERS) < 0.2
 def test_a_token_is_the_one_that_sample_draws(options):
     generation = GenerationConfiguration(max_new_tokens=9, **options)
     ends, barred, spare = [1, 2], [3, 4, 5], 6
-    rules = DecodingRules.on(torch.device("cpu"), end_ids=ends, barred=barred, spare=spare)
+    rules = DecodingRules.on(torch.device("cpu"), (tuple(ends), tuple(barred), spare))
     found = draw_token(LOGITS.clone(), generation, UNIFORM, rules=rules, count=COUNT, seen=SEEN)
 
     for row, count in enumerate(COUNT.tolist()):
