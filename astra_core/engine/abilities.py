@@ -8,15 +8,18 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from astra_core.config import GenerationConfiguration
 from astra_core.engine.attention import use_own_attention
 from astra_core.engine.bars import unbarred
 from astra_core.engine.cache.prefixes import PrefixStore
 from astra_core.engine.cache.reading import CachedReading, LoneReading, PaddedReading, Reading
+from astra_core.engine.steps.step import DecodingStep, DrawnRow, Rows
+from astra_core.engine.steps.stepper import Stepper
 
 Contexts = list[list[int]]
 
 # The errors of an architecture that is built differently.
-FAILURES = (
+_FAILURES = (
     *(AttributeError, IndexError, KeyError, NotImplementedError),
     *(RuntimeError, TypeError, ValueError),
 )
@@ -32,6 +35,8 @@ _FORKED = (0, 0, 2, 2, 2)
 _ENDED = 1
 # The attention window of windowed layers in the trial; the contexts are longer.
 _WINDOW = 3
+# Tokens that a trial of steps draws.
+_NEW = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ class Abilities:
 _known: WeakKeyDictionary[Any, Abilities] = WeakKeyDictionary()
 _by_build: dict[str, Abilities] = {}
 _token_bytes: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+_steppable: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def abilities_of(model: Any) -> Abilities:
@@ -77,10 +83,19 @@ def abilities_of(model: Any) -> Abilities:
 def token_bytes_of(model: Any) -> int:
     """Memory of the keys and values of one token, as our cache holds them."""
     if model not in _token_bytes:
-        with trying(model):
-            values = CachedReading(model, contexts_of(model)[:1], [1], room=0).values
+        with _trying(model):
+            values = CachedReading(model, _contexts_of(model)[:1], [1], room=0).values
         _token_bytes[model] = values.num_bytes // values.capacity
     return _token_bytes[model]
+
+
+def takes_steps(model: Any) -> bool:
+    """True if steps of fixed shape draw tokens with the log-probabilities of the plain way."""
+    found = _steppable.get(model)
+    if found is None:
+        with _trying(model):
+            found = _steppable[model] = _takes_steps(model)
+    return found
 
 
 def _build_of(model: Any) -> str:
@@ -91,7 +106,7 @@ def _build_of(model: Any) -> str:
 
 
 def _try_out(model: Any) -> Abilities:
-    with trying(model):
+    with _trying(model):
         takes_masks = _takes_masks(model)
         takes_padding = takes_masks or _takes_padding(model)
         takes_stems = takes_masks and _takes_stems(model)
@@ -99,7 +114,7 @@ def _try_out(model: Any) -> Abilities:
 
 
 @contextmanager
-def trying(model: Any) -> Iterator[None]:
+def _trying(model: Any) -> Iterator[None]:
     """A scope of trials: without gradient, in the model's own precision, with nothing barred."""
     with torch.no_grad(), unbarred(model), _in_full_precision(model.device.type):
         yield
@@ -121,13 +136,13 @@ def _in_full_precision(device: str) -> AbstractContextManager[Any]:
 def _takes_masks(model: Any) -> bool:
     """Contexts of different lengths are read and continued as in the plain way."""
     was = model.config._attn_implementation  # noqa: SLF001  # its only name
-    asked = contexts_of(model), [1] * len(_CONTEXTS)
+    asked = _contexts_of(model), [1] * len(_CONTEXTS)
     try:
         with _narrow_windows(model.config.get_text_config()):
             is_same = use_own_attention(model) and _are_alike(
                 model, PaddedReading(model, *asked), CachedReading(model, *asked, room=1)
             )
-    except FAILURES:
+    except _FAILURES:
         is_same = False
     if not is_same:
         model.set_attn_implementation(was)
@@ -135,10 +150,10 @@ def _takes_masks(model: Any) -> bool:
 
 
 def _takes_padding(model: Any) -> bool:
-    asked = contexts_of(model), [1] * len(_CONTEXTS)
+    asked = _contexts_of(model), [1] * len(_CONTEXTS)
     try:
         return _are_alike(model, LoneReading(model, *asked), PaddedReading(model, *asked))
-    except FAILURES:
+    except _FAILURES:
         return False
 
 
@@ -146,7 +161,7 @@ def _takes_stems(model: Any) -> bool:
     """Siblings are read, forked and continued as in the plain way."""
     if getattr(model.config.get_text_config(), "sliding_window", None):
         return False
-    contexts = contexts_of(model)
+    contexts = _contexts_of(model)
     # Each context gets two continuations.
     tails = contexts[0][:2], contexts[1]
     siblings = [[*context, *tail] for context in contexts for tail in tails]
@@ -163,7 +178,7 @@ def _takes_stems(model: Any) -> bool:
         read(contexts).close()
         plain = PaddedReading(model, siblings, [1] * len(siblings))
         return _are_alike(model, plain, read(siblings))
-    except FAILURES:
+    except _FAILURES:
         return False
 
 
@@ -185,7 +200,7 @@ def _narrow_windows(config: Any) -> Iterator[None]:
 def _are_alike(model: Any, *readings: Reading) -> bool:
     """Does all that sampling does: forks what was read, ends a row, drops it and goes on."""
     found = [_three_steps(model, reading) for reading in readings]
-    allowed = tolerance(found[0][-1])
+    allowed = _tolerance(found[0][-1])
     return all(_is_close(one, other, allowed) for one, other in zip(*found, strict=True))
 
 
@@ -202,7 +217,7 @@ def _three_steps(model: Any, reading: Reading) -> list[torch.Tensor]:
     return [*found, last[kept.argsort()]]
 
 
-def contexts_of(model: Any) -> Contexts:
+def _contexts_of(model: Any) -> Contexts:
     """What every trial reads: contexts of different lengths, one of which begins another."""
     return [_known_ids(model, ids) for ids in _CONTEXTS]
 
@@ -216,7 +231,7 @@ def _has_plain_head(model: Any) -> bool:
     try:
         states = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
         own = model.get_output_embeddings()(states)
-    except FAILURES:
+    except _FAILURES:
         return False
     return _is_close(model(input_ids=ids, use_cache=False).logits, own, _TOLERANCE)
 
@@ -226,9 +241,43 @@ def _is_close(first: torch.Tensor, second: torch.Tensor, allowed: float) -> bool
     return float(difference.abs().max()) < allowed
 
 
-def tolerance(logits: torch.Tensor) -> float:
+def _tolerance(logits: torch.Tensor) -> float:
     """How far log-probabilities of two ways to the same logits may differ, nats."""
     values = logits.float()
     allowed = _TOLERANCE * max(1.0, float(values.max() - values.median()))
     rounding = torch.finfo(logits.dtype).eps * (logits.element_size() < 4)
     return allowed + _ROUNDINGS * rounding * float(values.abs().max())
+
+
+def _takes_steps(model: Any) -> bool:
+    config = model.config.get_text_config()
+    windows = (getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size"))
+    if not abilities_of(model).takes_masks or any(windows):
+        return False
+    contexts = _contexts_of(model)
+    try:
+        drawn = _draw_rows(model, contexts)
+    except _FAILURES:
+        return False
+    rows = [[*ids, *own.token_ids] for ids, own in zip(contexts, drawn, strict=True)]
+    plain = PaddedReading(model, rows, [_NEW] * len(rows))
+    pairs = zip(drawn, plain.suffix_logprobs, strict=True)
+    gap = max(abs(a - b) for own, other in pairs for a, b in zip(own.logprobs, other, strict=True))
+    return gap < _tolerance(plain.logits)
+
+
+def _draw_rows(model: Any, contexts: list[list[int]]) -> list[DrawnRow]:
+    reading = CachedReading(model, contexts, [0] * len(contexts), room=0)
+    step: DecodingStep = Stepper(model, captures=False).step(
+        reading.values,
+        GenerationConfiguration(max_new_tokens=_NEW, min_new_tokens=_NEW),
+        num_rows=len(contexts),
+        num_slots=max(map(len, contexts)) + _NEW,
+        rules=((), (), None),
+    )
+    places = list(range(len(contexts)))
+    uniforms = torch.full((len(contexts), _NEW), 0.5, dtype=torch.float64)
+    step.begin(places, Rows(contexts, reading.values, places, uniforms))
+    for _ in range(_NEW):
+        step.advance()
+    return step.drawn(places)

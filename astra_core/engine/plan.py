@@ -15,14 +15,13 @@ from typing import Any, Literal, Self
 import torch
 from packaging.requirements import Requirement
 
-from astra_core.engine.abilities import Abilities, abilities_of
+from astra_core.engine.abilities import Abilities, abilities_of, takes_steps
 from astra_core.engine.compilation import compiled
 from astra_core.engine.machine import Machine
 from astra_core.engine.products.packed_linear import packed_linears
 from astra_core.engine.products.precision import Precision
 from astra_core.engine.products.routed_linear import routed_linears
 from astra_core.engine.products.routes import Route
-from astra_core.engine.steps.trial import takes_steps
 from astra_core.models.pretrained import threads_for
 
 Reading = Literal["cached", "padded", "lone"]

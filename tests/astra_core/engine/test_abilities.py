@@ -10,7 +10,7 @@ from each_row import each_row
 from tiny_architectures import HYBRID, LONE, PLAIN, QUICK, SCALED, tiny_model, tiny_speaker
 
 from astra_core.config import GenerationConfiguration
-from astra_core.engine.abilities import Abilities, abilities_of
+from astra_core.engine.abilities import Abilities, abilities_of, takes_steps
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.rows import pad_rows, padded_logits, padded_logprobs
@@ -345,3 +345,20 @@ def test_a_model_that_keeps_a_state_learns_from_rows_that_nothing_pads(name):
     outputs = token_outputs(model, rows, with_entropies=True)
     torch.testing.assert_close(found, outputs.logprobs)
     assert outputs.final_states.isfinite().all()
+
+
+# Windows and states of recurrent layers are not in a table of slots.
+@each_row(
+    ("name", "expected"),
+    [
+        *[(name, True) for name in ("gpt2", "llama grouped", "qwen3", "phi", "cohere")],
+        *[(name, False) for name in ("mistral", "gemma3", "bloom", "mamba")],
+    ],
+)
+def test_a_model_that_draws_the_same_takes_steps(name, expected):
+    assert expected == takes_steps(tiny_model(name))
+
+
+def test_half_precision_takes_what_full_precision_takes():
+    for dtype in (torch.bfloat16, torch.float16):
+        assert takes_steps(tiny_model("llama grouped").to(dtype))
