@@ -1,7 +1,6 @@
 """The tables of a report in two columns: what was attacked, its origin, and its cost."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tasks.machine.time_words import duration
@@ -12,21 +11,8 @@ from tasks.tracking.pages import run_page
 _UNKNOWN = "unknown"
 _SHORT = 16
 
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A page elsewhere."""
-
-    text: str
-    address: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A row of two columns."""
-
-    label: str
-    value: str
+Fact = tuple[str, str]
+"""The label and the value of a row."""
 
 
 def attacked(material: Material) -> list[Fact]:
@@ -36,95 +22,78 @@ def attacked(material: Material) -> list[Fact]:
     name = target.get("name") or _source(params.get("models", {}), "target")
     system = params.get("system", {})
     kind = _of(system, "target", "name")
+    judge = material.lineage.scorer or _UNKNOWN
     depth = "1 turn" if found.depth == 1 else f"{found.depth} turns"
     return [
-        Fact("Target", _joined(name, kind, material.lineage.target_digest[:_SHORT])),
-        Fact(
-            "Judge", _joined(material.lineage.scorer or _UNKNOWN, f"success at {found.threshold:g}")
-        ),
-        Fact("Prompts", _joined(_prompts(params), f"{found.num_prompts} test prompts")),
-        Fact("Conversation", f"{found.num_rollouts} rollouts per prompt, {depth} deep"),
-        Fact("Attacker", _source(params.get("models", {}), "attacker")),
-        Fact("Training", _training(material)),
+        ("Target", _joined(name, kind, material.lineage.target_digest[:_SHORT])),
+        ("Judge", _joined(judge, f"success at {found.threshold:g}")),
+        ("Prompts", _joined(_prompts(params), f"{found.num_prompts} test prompts")),
+        ("Conversation", f"{found.num_rollouts} rollouts per prompt, {depth} deep"),
+        ("Attacker", _source(params.get("models", {}), "attacker")),
+        ("Training", _training(material)),
     ]
 
 
-def links(material: Material) -> list[Link]:
-    """The pages about this run on the servers; ``astra ui`` serves those of this machine."""
+def links(material: Material) -> list[tuple[str, str]]:
+    """Text and address of each page about this run; ``astra ui`` serves those of this machine."""
     own = (material.experiment_id, material.lineage.summary.run_id)
-    kept = {"MLflow run": "", "Data Docs of the prompts": "data/prompts.html"}
-    kept["Data Docs of the first rollouts"] = "data/rollouts.html"
+    kept = {
+        "MLflow run": "",
+        "Data Docs of the prompts": "data/prompts.html",
+        "Data Docs of the first rollouts": "data/rollouts.html",
+    }
     found = [
-        Link(text, run_page(*own, artifact=file, server=material.server))
-        for text, file in kept.items()
+        (text, run_page(*own, artifact=file, server=material.server)) for text, file in kept.items()
     ]
-    return [*found, *([Link("Prefect run", material.flow_run)] if material.flow_run else [])]
+    return [*found, ("Prefect run", material.flow_run)] if material.flow_run else found
 
 
 def lineage(material: Material) -> list[Fact]:
     """What the version was made from, with the digests by which each part is found again."""
     summary = material.lineage.summary
     return [
-        Fact("Registered", summary.created.replace("T", " ").replace("+00:00", " UTC")),
-        Fact("Seed", summary.seed or _UNKNOWN),
-        *(Fact(name.capitalize(), value) for name, value in material.lineage.facts()),
-        Fact("Examination", material.examination[:_SHORT]),
-        Fact("MLflow run", summary.run_id),
-        Fact("Get it back", f"astra restore {summary.version}"),
+        ("Registered", summary.created.replace("T", " ").replace("+00:00", " UTC")),
+        ("Seed", summary.seed or _UNKNOWN),
+        *((name.capitalize(), value) for name, value in material.lineage.facts()),
+        ("Examination", material.examination[:_SHORT]),
+        ("MLflow run", summary.run_id),
+        ("Get it back", f"astra restore {summary.version}"),
     ]
 
 
-def data_gates(material: Material) -> list[Fact]:
+def data_gates(material: Material) -> Iterator[Fact]:
     """The results of the data gates."""
-    told = []
     validation = material.data.get("validation", {})
     if "num_rows" in validation:
-        told.append(
-            Fact(
-                "Prompts checked",
-                f"{validation['num_rows']}, of which {validation.get('num_rejected', 0)} rejected",
-            )
-        )
+        rejected = validation.get("num_rejected", 0)
+        yield "Prompts checked", f"{validation['num_rows']}, of which {rejected} rejected"
     rollouts = material.data.get("rollouts", {})
     if "num_turns" in rollouts:
         share = rollouts.get("success_rate")
         success = f", {share:.1%} of them succeeded" if isinstance(share, int | float) else ""
-        told.append(Fact("First rollouts", f"{rollouts['num_turns']} turns{success}"))
-    return told
+        yield "First rollouts", f"{rollouts['num_turns']} turns{success}"
 
 
-def cost(material: Material) -> list[Fact]:
+def cost(material: Material) -> Iterator[Fact]:
     """The cost: updates, turns, tokens, time and money, as far as they were counted."""
     trained, steps = material.training, material.steps
-    told = [
-        Fact(
-            "Training",
-            f"{trained.training_steps} training steps, {trained.optimizer_steps} updates; "
-            f"{trained.stopped_because}",
-        )
-    ]
+    done = f"{trained.training_steps} training steps, {trained.optimizer_steps} updates"
+    yield "Training", f"{done}; {trained.stopped_because}"
     if {"training_step", "rollout/num_nodes"} <= set(steps.columns):
         turns = steps.dropna(subset=["rollout/num_nodes"]).drop_duplicates("training_step")
-        told.append(
-            Fact("Turns rolled out", f"{turns['rollout/num_nodes'].sum():,.0f} in training")
-        )
-    told += _replies(material)
+        yield "Turns rolled out", f"{turns['rollout/num_nodes'].sum():,.0f} in training"
+    yield from _replies(material)
     if "train/num_tokens" in steps.columns:
-        told.append(Fact("Tokens learned from", f"{steps['train/num_tokens'].sum():,.0f}"))
+        yield "Tokens learned from", f"{steps['train/num_tokens'].sum():,.0f}"
     if material.seconds is not None:
-        told.append(
-            Fact("Time", f"{duration(material.seconds)} of training, from its first update")
-        )
+        yield "Time", f"{duration(material.seconds)} of training, from its first update"
     uses = {"in training": trained.target, "in the evaluation": _target_use(material.evaluation)}
     for where, used in uses.items():
         if used:
-            shown = ", ".join(
-                f"{name.replace('_', ' ')} {value:,.6g}" for name, value in used.items()
-            )
-            told.append(Fact(f"Target {where}", shown))
+            shown = (f"{name.replace('_', ' ')} {value:,.6g}" for name, value in used.items())
+            yield f"Target {where}", ", ".join(shown)
     if not any(uses.values()):
-        told.append(Fact("Money", "none: the target runs on this machine"))
-    return told
+        yield "Money", "none: the target runs on this machine"
 
 
 def _replies(material: Material) -> Iterator[Fact]:
@@ -134,7 +103,7 @@ def _replies(material: Material) -> Iterator[Fact]:
     if name in steps.columns and isinstance(searched, int | float):
         experiences = steps.dropna(subset=[name]).drop_duplicates("training_step")
         told = f"{experiences[name].sum():,.0f} for training, {searched:,.0f} for the bandit"
-        yield Fact("Replies, the first rollouts included", told)
+        yield "Replies, the first rollouts included", told
 
 
 def _target_use(found: EvaluationRecord) -> dict[str, float]:

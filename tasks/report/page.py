@@ -60,9 +60,8 @@ def _told(material: Material) -> dict[str, Any]:
         "links": links(material),
         "attacked": attacked(material),
         "limits": limits(material),
-        "cost": cost(material),
-        "data_gates": data_gates(material),
-        "lineage": lineage(material),
+        "cost": list(cost(material)),
+        "origin": [*data_gates(material), *lineage(material)],
     }
 
 

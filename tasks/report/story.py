@@ -8,7 +8,7 @@ from tasks.findings.labels import corrected_by_people
 from tasks.records.evaluation import EvaluationRecord, bandit_told, ways_told
 from tasks.records.reports import nan_as_null
 from tasks.records.training import KEPT_UNTRAINED
-from tasks.report.facts import Fact, attacked, cost
+from tasks.report.facts import attacked, cost
 from tasks.report.material import Material
 from tasks.report.provocation import provocation_note
 from tasks.report.tables import percent, tables
@@ -186,8 +186,8 @@ def story(material: Material) -> dict[str, Any]:
         "lead": lead(material),
         "decision": decision(material),
         "rules": [*material.rules],
-        "attacked": _plain(attacked(material)),
-        "cost": _plain(cost(material)),
+        "attacked": dict(attacked(material)),
+        "cost": dict(cost(material)),
         "limits": limits(material),
         "lineage": material.lineage.record(),
         "examination": material.examination,
@@ -202,10 +202,6 @@ def story(material: Material) -> dict[str, Any]:
 def ends(span: Interval) -> str:
     """The interval alone, in percent or points."""
     return f"interval {100 * span.low:.1f} to {100 * span.high:.1f}"
-
-
-def _plain(facts: list[Fact]) -> dict[str, str]:
-    return {fact.label: fact.value for fact in facts}
 
 
 def _value(figure: Interval | float) -> float:

@@ -5,12 +5,8 @@ from report_material import material
 from tasks.report.facts import attacked, cost, data_gates, lineage
 
 
-def _told(facts):
-    return {fact.label: fact.value for fact in facts}
-
-
 def test_what_was_attacked_names_target_judge_and_prompts():
-    told = _told(attacked(material()))
+    told = dict(attacked(material()))
 
     assert told["Target"].startswith("builtin, 2222222222222222")
     assert "profanity, success at 0.5" == told["Judge"]
@@ -19,9 +15,9 @@ def test_what_was_attacked_names_target_judge_and_prompts():
 
 
 def test_the_cost_counts_each_experience_once_and_names_what_a_target_took():
-    told = _told(cost(material()))
+    told = dict(cost(material()))
     used = replace(material().training, target={"calls": 12.0, "cost": 0.5})
-    paid = _told(cost(material(training=used)))
+    paid = dict(cost(material(training=used)))
 
     assert "16 in training" == told["Turns rolled out"]
     assert "175" == told["Tokens learned from"]
@@ -38,15 +34,15 @@ def test_the_replies_of_training_and_of_the_bandit_stand_side_by_side():
     searched = replace(own, steps=steps, evaluation=replace(own.evaluation, baseline=untrained))
     label = "Replies, the first rollouts included"
 
-    assert label not in _told(cost(own))
-    assert "48 for training, 5,824 for the bandit" == _told(cost(searched))[label]
+    assert label not in dict(cost(own))
+    assert "48 for training, 5,824 for the bandit" == dict(cost(searched))[label]
 
 
 def test_the_lineage_has_a_digest_of_each_part():
-    told = _told(lineage(material()))
+    told = dict(lineage(material()))
 
     assert "data/valid, d1d1d1d1d1d1d1d1, 40 rows, DVC 4f1c.dir" == told["Valid"]
     assert "commit c0ffeec0ffeec0ff, with changes that were not committed" == told["Code"]
     assert "version 1" == told["Parents"]
     assert "torch 2.13" == told["Libraries"]
-    assert {"Prompts checked": "9, of which 2 rejected"} == _told(data_gates(material()))
+    assert {"Prompts checked": "9, of which 2 rejected"} == dict(data_gates(material()))
