@@ -49,12 +49,9 @@ _STYLE = {
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One picture with its title and caption.
+    """One picture with its title above it, and below it a caption which says what is shown.
 
-    Attributes:
-        title: The text above it.
-        caption: The text below it, which says what is shown.
-        svg: The picture, without a prolog.
+    ``svg``: the picture, without a prolog.
     """
 
     title: str
@@ -68,10 +65,8 @@ class Line:
 
     Attributes:
         label: Its text in the legend.
-        x: Positions.
         y: Values, one per position.
         low: Lower ends of the interval; empty for none.
-        high: Upper ends of the interval.
         colour: One of the placeholder colours.
         is_dashed: True distinguishes it from another curve of the same colour.
     """
@@ -99,12 +94,7 @@ def line_of(
 ) -> Line | None:
     """The curve of a column with ``_low`` and ``_high`` beside it; None where it was not measured.
 
-    Args:
-        steps: A row per optimiser step, with ``step``.
-        column: A name such as ``eval/attack_success_rate``.
-        label: Its text in the legend.
-        colour: One of the placeholder colours.
-        is_dashed: True draws it dashed.
+    ``steps``: a row per optimiser step, with ``step``.
     """
     if column not in steps.columns:
         return None
@@ -119,19 +109,23 @@ def line_of(
 
 def draw_lines(
     lines: Sequence[Line | None],
+    title: str,
+    caption: str,
     *,
-    name: str,
     labels: tuple[str, str],
+    name: str = "",
     levels: Sequence[LevelLine] = (),
     is_share: bool = False,
     whole: bool = False,
-) -> str | None:
-    """Curves over a common axis as SVG; None without a curve.
+) -> Chart | None:
+    """Curves over a common axis; None without a curve.
 
     Args:
         lines: Those that are None are left out.
-        name: The chart's name, unique on its page.
+        title: Unique on its page.
+        caption: What is shown.
         labels: The labels of the axes.
+        name: The picture's name, if it is not the title.
         levels: Values drawn across the whole width.
         is_share: True for a y axis from 0 to 1.
         whole: True for whole numbers on the x axis.
@@ -143,32 +137,29 @@ def draw_lines(
     def draw(axes: Any) -> None:
         for line in found:
             style = "--" if line.is_dashed else "-"
-            axes.plot(
-                line.x, line.y, style, marker="o", color=line.colour, label=_short(line.label, 40)
-            )
+            label = _short(line.label, _LEGEND)
+            axes.plot(line.x, line.y, style, marker="o", color=line.colour, label=label)
             if line.low:
                 axes.fill_between(
                     line.x, line.low, line.high, color=line.colour, alpha=0.18, linewidth=0
                 )
         for level in levels:
-            axes.axhline(
-                level.span.value, linestyle=":", color=level.colour, label=_short(level.label, 40)
-            )
-            axes.axhspan(
-                level.span.low, level.span.high, alpha=0.12, color=level.colour, linewidth=0
-            )
+            span, label = level.span, _short(level.label, _LEGEND)
+            axes.axhline(span.value, linestyle=":", color=level.colour, label=label)
+            axes.axhspan(span.low, span.high, alpha=0.12, color=level.colour, linewidth=0)
         if whole:
             axes.xaxis.get_major_locator().set_params(integer=True)
 
-    return _svg(draw, name=name, labels=labels, is_share=is_share)
+    svg = _svg(draw, name=name or title, labels=labels, is_share=is_share)
+    return Chart(title, caption, svg)
 
 
-def draw_path(points: Mapping[str, Sequence[tuple[float, float, int]]], *, name: str) -> str | None:
+def draw_path(
+    points: Mapping[str, Sequence[tuple[float, float, int]]], title: str, caption: str
+) -> Chart | None:
     """KL divergence against reward, with a point per evaluation, labelled by its training step.
 
-    Args:
-        points: KL in nats, reward and training step, by label.
-        name: The chart's name, unique on its page.
+    ``points``: KL in nats, reward and training step, by label.
     """
     found = {label: own for label, own in points.items() if own}
     if not found:
@@ -183,13 +174,14 @@ def draw_path(points: Mapping[str, Sequence[tuple[float, float, int]]], *, name:
                     str(step), (x, y), textcoords="offset points", xytext=(4, 4), fontsize=8
                 )
 
-    return _svg(draw, name=name, labels=("KL to the reference (nats per probe)", "reward"))
+    labels = ("KL to the reference (nats per probe)", "reward")
+    return Chart(title, caption, _svg(draw, name=title, labels=labels))
 
 
 def draw_spans(
-    rows: Mapping[str, Sequence[Interval]], *, name: str, owners: Sequence[str]
-) -> str | None:
-    """Rates with intervals, one per row, as SVG; None without rows."""
+    rows: Mapping[str, Sequence[Interval]], title: str, caption: str, *, owners: Sequence[str]
+) -> Chart | None:
+    """Rates with intervals, one per row; None without rows."""
     if not rows:
         return None
 
@@ -212,11 +204,12 @@ def draw_spans(
         axes.xaxis.set_major_formatter(PercentFormatter(1.0))
 
     height = max(_SIZE[1], 0.8 + 0.34 * len(rows))
-    return _svg(draw, name=name, labels=("attack success", ""), height=height)
+    svg = _svg(draw, name=title, labels=("attack success", ""), height=height)
+    return Chart(title, caption, svg)
 
 
-def draw_scores(scores: Mapping[str, Sequence[float]], *, name: str) -> str | None:
-    """How the mean scores of prompts are distributed, as SVG; None without scores."""
+def draw_scores(scores: Mapping[str, Sequence[float]], title: str, caption: str) -> Chart | None:
+    """How the mean scores of prompts are distributed; None without scores."""
     found = {label: own for label, own in scores.items() if len(own)}
     if not found:
         return None
@@ -226,7 +219,8 @@ def draw_scores(scores: Mapping[str, Sequence[float]], *, name: str) -> str | No
         for (label, own), colour in zip(found.items(), (FIRST, SECOND), strict=False):
             axes.hist(own, bins=bins, alpha=0.55, label=_short(label, _LEGEND), color=colour)
 
-    return _svg(draw, name=name, labels=("mean score of a prompt's turns", "prompts"))
+    svg = _svg(draw, name=title, labels=("mean score of a prompt's turns", "prompts"))
+    return Chart(title, caption, svg)
 
 
 def _svg(

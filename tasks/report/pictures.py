@@ -52,33 +52,35 @@ def pictures_of_two(first: Material, second: Material) -> list[Chart]:
         "Unique probes during training": ("eval/unique_probes", "share"),
     }
     found: list[Chart | None] = []
-    for number, (head, (column, label)) in enumerate(curves.items()):
+    for head, (column, label) in curves.items():
         lines = [
             line_of(own.steps, column, name, colour=colour)
             for (name, own), colour in zip(both.items(), colours, strict=False)
         ]
-        svg = draw_lines(lines, name=f"{head}, both", labels=(_STEP, label), is_share=number != 1)
-        found.append(_chart(head, "On dev prompts; bands are intervals where there are any.", svg))
+        found.append(
+            draw_lines(
+                lines,
+                head,
+                "On dev prompts; bands are intervals where there are any.",
+                name=f"{head}, both",
+                labels=(_STEP, label),
+                is_share=column != _REWARD,
+            )
+        )
     found.append(_kl(both))
     found.append(_turns({name: _rates(own, "attacker") for name, own in both.items()}))
     return [chart for chart in found if chart is not None]
 
 
 def _success(material: Material) -> Chart | None:
-    lines = [line_of(material.steps, f"eval/{RATE}", "on dev prompts")]
-    levels = [
-        LevelLine(f"{label}, on test prompts", material.evaluation.rate(role), colour)
-        for (label, role), colour in zip(_ROLES.items(), (THIRD, SECOND), strict=True)
-    ]
-    svg = draw_lines(
-        lines,
-        name="Attack success during training",
+    spans = {label: material.evaluation.rate(role) for label, role in _ROLES.items()}
+    return draw_lines(
+        [line_of(material.steps, f"eval/{RATE}", "on dev prompts")],
+        "Attack success during training",
+        "Bands are bootstrap intervals over prompts.",
         labels=(_STEP, "attack success"),
-        levels=levels,
+        levels=_levels(spans),
         is_share=True,
-    )
-    return _chart(
-        "Attack success during training", "Bands are bootstrap intervals over prompts.", svg
     )
 
 
@@ -93,29 +95,30 @@ def _reward(material: Material) -> Chart | None:
         ),
         line_of(material.steps, _REWARD, "on dev prompts"),
     ]
-    levels = []
-    if material.turns is not None:
-        spans = {"trained": material.turns.attacker, "untrained": material.turns.baseline}
-        levels = [
-            LevelLine(f"{label}, on test prompts", own.reward, colour)
-            for (label, own), colour in zip(spans.items(), (THIRD, SECOND), strict=True)
-        ]
-    svg = draw_lines(lines, name="Reward during training", labels=(_STEP, "reward"), levels=levels)
-    return _chart(
+    rates = {label: _rates(material, role) for label, role in _ROLES.items()}
+    return draw_lines(
+        lines,
         "Reward during training",
         "What the algorithm maximises. Bands are intervals over test prompts.",
-        svg,
+        labels=(_STEP, "reward"),
+        levels=_levels({label: own.reward for label, own in rates.items() if own is not None}),
     )
 
 
+def _levels(spans: Mapping[str, Interval]) -> list[LevelLine]:
+    """What the trained and the untrained attacker reach on test prompts."""
+    return [
+        LevelLine(f"{label}, on test prompts", span, colour)
+        for (label, span), colour in zip(spans.items(), (THIRD, SECOND), strict=False)
+    ]
+
+
 def _kl(versions: Mapping[str, Material]) -> Chart | None:
-    points = {name: _path(own.steps) for name, own in versions.items()}
-    svg = draw_path(points, name="KL against reward")
-    return _chart(
+    return draw_path(
+        {name: _path(own.steps) for name, own in versions.items()},
         "KL against reward",
         "Each point is an evaluation on dev prompts, numbered by training step. Reward that costs "
         "much KL may be the judge's weakness rather than the target's.",
-        svg,
     )
 
 
@@ -135,11 +138,13 @@ def _turns(rates: Mapping[str, TurnRates | None]) -> Chart | None:
         None if own is None or len(own.success) < 2 else _by_turn(label, own.success, colour)
         for (label, own), colour in zip(rates.items(), (FIRST, SECOND), strict=False)
     ]
-    svg = draw_lines(
-        lines, name="Success by turn", labels=("turn", "success by then"), is_share=True, whole=True
-    )
-    return _chart(
-        "Success by turn", "Share of rollouts with a success in this turn or an earlier one.", svg
+    return draw_lines(
+        lines,
+        "Success by turn",
+        "Share of rollouts with a success in this turn or an earlier one.",
+        labels=("turn", "success by then"),
+        is_share=True,
+        whole=True,
     )
 
 
@@ -160,14 +165,13 @@ def _diversity(material: Material) -> Chart | None:
         line_of(material.steps, column, label, colour=colour)
         for (column, label), colour in zip(columns.items(), (FIRST, SECOND), strict=True)
     ]
-    svg = draw_lines(
-        lines, name="Diversity during training", labels=(_STEP, "share"), is_share=True
-    )
-    return _chart(
+    return draw_lines(
+        lines,
         "Diversity during training",
         "Share of probes that differ, and of word pairs that differ. An attacker that repeats "
         "itself has found only one weakness.",
-        svg,
+        labels=(_STEP, "share"),
+        is_share=True,
     )
 
 
@@ -178,8 +182,8 @@ def _scores(table: pd.DataFrame) -> Chart | None:
         label: table.loc[table["role"] == role, "score_mean"].dropna().tolist()
         for label, role in _ROLES.items()
     }
-    svg = draw_scores(scores, name="Scores of prompts")
-    return _chart("Scores of prompts", "Test prompts by the mean score of their turns.", svg)
+    caption = "Test prompts by the mean score of their turns."
+    return draw_scores(scores, "Scores of prompts", caption)
 
 
 def _categories(evaluation: EvaluationRecord) -> Chart | None:
@@ -187,8 +191,8 @@ def _categories(evaluation: EvaluationRecord) -> Chart | None:
         f"{label} ({own.num_prompts})": (own.attacker, own.baseline)
         for label, own in evaluation.categories.items()
     }
-    svg = draw_spans(rows, name="Success by category", owners=("trained", "untrained"))
-    return _chart("Success by category", "With the number of prompts of each category.", svg)
+    caption = "With the number of prompts of each category."
+    return draw_spans(rows, "Success by category", caption, owners=tuple(_ROLES))
 
 
 def _per_experience(steps: pd.DataFrame) -> pd.DataFrame:
@@ -196,7 +200,3 @@ def _per_experience(steps: pd.DataFrame) -> pd.DataFrame:
     if "rollout/reward" not in steps.columns or "training_step" not in steps.columns:
         return steps.iloc[:0]
     return steps.dropna(subset=["rollout/reward"]).drop_duplicates("training_step")
-
-
-def _chart(title: str, caption: str, svg: str | None) -> Chart | None:
-    return None if svg is None else Chart(title, caption, svg)

@@ -24,12 +24,13 @@ def _texts(svg):
 
 def test_a_curve_is_text_and_colours_of_the_page():
     line = line_of(STEPS, "eval/attack_success_rate", "on dev prompts")
-    svg = draw_lines([line], name="a", labels=LABELS, levels=[LevelLine("final", SPAN)])
+    chart = draw_lines([line], "a", "", labels=LABELS, levels=[LevelLine("final", SPAN)])
+    svg = chart.svg
 
     assert "on dev prompts" in _texts(svg)
     assert {"--first", "--second", "--ink", "--rule"} <= set(re.findall(r"var\((--\w+)\)", svg))
     assert "#f1f1f" not in svg
-    assert svg == draw_lines([line], name="a", labels=LABELS, levels=[LevelLine("final", SPAN)])
+    assert chart == draw_lines([line], "a", "", labels=LABELS, levels=[LevelLine("final", SPAN)])
 
 
 def test_an_interval_is_drawn_where_there_is_one():
@@ -37,7 +38,7 @@ def test_an_interval_is_drawn_where_there_is_one():
     assert [0.1, 0.4] == own.low
     assert [] == line_of(STEPS, "eval/reward_mean", "x").low
     with_band, without = (
-        draw_lines([line_of(STEPS, f"eval/{name}", "x")], name="a", labels=LABELS)
+        draw_lines([line_of(STEPS, f"eval/{name}", "x")], "a", "", labels=LABELS).svg
         for name in ("attack_success_rate", "reward_mean")
     )
     assert ("0.18" in with_band, "0.18" in without) == (True, False)
@@ -46,16 +47,16 @@ def test_an_interval_is_drawn_where_there_is_one():
 def test_nothing_is_drawn_of_nothing():
     assert line_of(STEPS, "eval/other", "x") is None
     assert line_of(STEPS.iloc[:0], "eval/kl_nats", "x") is None
-    assert draw_lines([None], name="a", labels=LABELS) is None
-    assert draw_path({"a": []}, name="a") is None
-    assert draw_spans({}, name="a", owners=("trained",)) is None
-    assert draw_scores({"trained": []}, name="a") is None
+    assert draw_lines([None], "a", "", labels=LABELS) is None
+    assert draw_path({"a": []}, "a", "") is None
+    assert draw_spans({}, "a", "", owners=("trained",)) is None
+    assert draw_scores({"trained": []}, "a", "") is None
 
 
 def test_two_charts_of_a_page_share_no_name():
     line = line_of(STEPS, "eval/kl_nats", "x")
     first, second = (
-        set(re.findall(r' id="([^"]+)"', draw_lines([line], name=name, labels=LABELS)))
+        set(re.findall(r' id="([^"]+)"', draw_lines([line], name, "", labels=LABELS).svg))
         for name in "ab"
     )
     assert first
@@ -65,10 +66,10 @@ def test_two_charts_of_a_page_share_no_name():
 @each_row("text", [HOSTILE, "$x^2$ \\frac", "漢字" * 40])
 def test_any_label_is_text_and_nothing_else(text):
     pictures = [
-        draw_spans({text: (SPAN, SPAN)}, name="a", owners=("trained", "untrained")),
-        draw_path({text: [(0.0, 0.1, 0), (1.0, 0.2, 3)]}, name="b"),
-        draw_scores({text: [0.1, 0.2]}, name="c"),
+        draw_spans({text: (SPAN, SPAN)}, "a", "", owners=("trained", "untrained")),
+        draw_path({text: [(0.0, 0.1, 0), (1.0, 0.2, 3)]}, "b", ""),
+        draw_scores({text: [0.1, 0.2]}, "c", ""),
     ]
-    for svg in pictures:
-        tags = {element.tag.rpartition("}")[2] for element in _tree(svg).iter()}
+    for chart in pictures:
+        tags = {element.tag.rpartition("}")[2] for element in _tree(chart.svg).iter()}
         assert tags <= {"svg", "defs", "style", "g", "path", "use", "text", "clipPath", "rect"}
