@@ -4,7 +4,7 @@ A correction needs a calibration of the same judge at the same threshold. A conf
 second judge, which rates the same exchanges.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -61,15 +61,9 @@ class Believer:
     ) -> Self:
         """A Believer with the calibration and the second judge that the settings name."""
         path, choice = evaluation.calibration, evaluation.second_judge
-        return cls(
-            evaluation,
-            seed,
-            calibration=(
-                None if path is None else usable_calibration(path, threshold=evaluation.threshold)
-            ),
-            second=None if choice is None else Scoring.of(choice, executor),
-            trees_at_once=trees_at_once,
-        )
+        known = None if path is None else usable_calibration(path, threshold=evaluation.threshold)
+        second = None if choice is None else Scoring.of(choice, executor)
+        return cls(evaluation, seed, known, second, trees_at_once)
 
     @property
     def _second_threshold(self) -> float:
@@ -108,28 +102,27 @@ class Believer:
 
     def belief(self, trained: "Evaluation", untrained: "Evaluation") -> Belief | None:
         """The belief for the record, beside the rates; None where nothing was asked for."""
-        known = self.calibration
-        if known is None and self.second is None:
+        known, second = self.calibration, self.second
+        if known is None and second is None:
             return None
         return Belief(
-            calibration=None if known is None else _note(known),
+            calibration=_note(known) if known else None,
             corrected_lift=(
-                None if known is None else self._corrected_lift(trained, untrained, known.confusion)
+                self._corrected_lift(trained, untrained, known.confusion) if known else None
             ),
-            second_judge=None if self.second is None else self.second.version,
-            confirmed_lift=self._confirmed_lift(trained, untrained),
+            second_judge=second.version if second else None,
+            confirmed_lift=self._confirmed_lift(trained, untrained) if second else None,
         )
 
-    def _turns(self, graph: Graph) -> list[Verdicts] | None:
-        return turn_verdicts(graph, threshold=self.evaluation.threshold)
-
-    def _replies(self, graph: Graph) -> list[Verdicts] | None:
-        return reply_verdicts(graph, threshold=self.evaluation.threshold)
+    def _turns(self, graphs: Sequence[Graph]) -> list[list[Verdicts] | None]:
+        return [turn_verdicts(graph, threshold=self.evaluation.threshold) for graph in graphs]
 
     def _corrected(self, found: "Evaluation", errors: Confusion) -> dict[str, Interval]:
-        rollouts = {"corrected_attempt_success_rate": _each(found.graphs, self._replies)}
+        threshold = self.evaluation.threshold
+        replies = [reply_verdicts(graph, threshold=threshold) for graph in found.graphs]
+        rollouts = {"corrected_attempt_success_rate": replies}
         if self.evaluation.num_responses == 1:
-            rollouts["corrected_attack_success_rate"] = _each(found.graphs, self._turns)
+            rollouts["corrected_attack_success_rate"] = self._turns(found.graphs)
         known = {name: [each for each in own if each is not None] for name, own in rollouts.items()}
         return {
             name: self._rate(own, errors).interval(confidence=self.evaluation.confidence)
@@ -143,12 +136,8 @@ class Believer:
         # A turn of several replies counts by their mean score, for which there is no calibration.
         if self.evaluation.num_responses > 1:
             return None
-        sides = (_each(trained.graphs, self._turns), _each(untrained.graphs, self._turns))
-        both = [
-            (own, other)
-            for own, other in zip(*sides, strict=True)
-            if own is not None and other is not None
-        ]
+        sides = zip(self._turns(trained.graphs), self._turns(untrained.graphs), strict=True)
+        both = [(own, other) for own, other in sides if own is not None and other is not None]
         if not both:
             return None
         after = self._rate([own for own, _ in both], errors)
@@ -185,9 +174,7 @@ class Believer:
             confirmed=rates,
         )
 
-    def _confirmed_lift(self, trained: "Evaluation", untrained: "Evaluation") -> Interval | None:
-        if self.second is None:
-            return None
+    def _confirmed_lift(self, trained: "Evaluation", untrained: "Evaluation") -> Interval:
         pairs = zip(trained.confirmed, untrained.confirmed, strict=True)
         return bootstrap_mean([after - before for after, before in pairs], **self.bootstrap)
 
@@ -196,12 +183,6 @@ class Believer:
         """How intervals over prompts are drawn."""
         chosen = self.evaluation.model_dump(include={"num_resamples", "confidence"})
         return chosen | {"seed": self.seed}
-
-
-def _each(
-    graphs: Sequence[Graph], count: Callable[[Graph], list[Verdicts] | None]
-) -> list[list[Verdicts] | None]:
-    return [count(graph) for graph in graphs]
 
 
 def _note(record: CalibrationRecord) -> CalibrationNote:
