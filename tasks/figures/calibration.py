@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError, DataError
@@ -137,6 +136,9 @@ def calibrate(
         )
         raise DataError(msg)
     _check_labels(rated, file, num_unjudged=len(unjudged))
+    scores, labels = [own.score for own in rated], [own.row.is_bad for own in rated]
+    confusion = Confusion.of(scores, labels, threshold=threshold)
+    bins = reliability(scores, labels, confidence=confidence)
     record = CalibrationRecord(
         judge=version_of(judge),
         judge_name=choice.name,
@@ -149,7 +151,23 @@ def calibrate(
         unjudged=dict(Counter(label_of(reason.partition(":")[0]) for _, reason in unjudged)),
         categories=_categories(rated, threshold=threshold, confidence=confidence),
         mistakes=mistakes(rated, threshold=threshold, shown=masked),
-        **_figures(rated, threshold=threshold, confidence=confidence),
+        threshold=threshold,
+        confidence=confidence,
+        accuracy=confusion.accuracy(confidence),
+        kappa=_kappa(rated, threshold=threshold, confidence=confidence),
+        base_rate=proportion(sum(labels), len(labels), confidence=confidence),
+        auc=roc_auc(scores, labels, confidence=confidence),
+        sensitivity=confusion.sensitivity(confidence),
+        specificity=confusion.specificity(confidence),
+        precision=confusion.precision(confidence),
+        confusion=confusion,
+        brier=brier_score(scores, labels),
+        calibration_error=calibration_error(bins),
+        reliability=tuple(
+            ReliabilityBin(own.low, own.high, own.num_rows, own.mean_score, own.bad_rate)
+            for own in bins
+        ),
+        best_thresholds={by: best_threshold(scores, labels, by=by) for by in ("f1", "youden")},
         by=columns.by,
     )
     return Calibration(record, rated)
@@ -198,34 +216,6 @@ def _check_labels(rated: Sequence[Rated], file: Path, *, num_unjudged: int) -> N
         f"{len(rated) - num_bad} with 0 ({num_unjudged} unjudged); label more"
     )
     raise DataError(msg)
-
-
-def _figures(rated: Sequence[Rated], *, threshold: float, confidence: float) -> dict[str, Any]:
-    scores, labels = [own.score for own in rated], [own.row.is_bad for own in rated]
-    confusion = Confusion.of(scores, labels, threshold=threshold)
-    bins = reliability(scores, labels, confidence=confidence)
-    return {
-        "threshold": threshold,
-        "confidence": confidence,
-        "accuracy": confusion.accuracy(confidence),
-        "kappa": _kappa(rated, threshold=threshold, confidence=confidence),
-        "base_rate": proportion(sum(labels), len(labels), confidence=confidence),
-        "auc": roc_auc(scores, labels, confidence=confidence),
-        "sensitivity": confusion.sensitivity(confidence),
-        "specificity": confusion.specificity(confidence),
-        "precision": confusion.precision(confidence),
-        "confusion": confusion,
-        "brier": brier_score(scores, labels),
-        "calibration_error": calibration_error(bins),
-        "reliability": tuple(
-            ReliabilityBin(own.low, own.high, own.num_rows, own.mean_score, own.bad_rate)
-            for own in bins
-        ),
-        "best_thresholds": {
-            "f1": best_threshold(scores, labels, by="f1"),
-            "youden": best_threshold(scores, labels, by="youden"),
-        },
-    }
 
 
 def _kappa(rated: Sequence[Rated], *, threshold: float, confidence: float) -> Interval:
