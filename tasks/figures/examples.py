@@ -7,7 +7,7 @@ from typing import Any
 
 from astra_core.errors import DataError
 from astra_core.redaction import masked
-from astra_core.rollout import Graph
+from astra_core.rollout import Graph, Node, Prompt
 from astra_parts.metrics.categories import CATEGORY, label_of
 from tasks.records.reports import table_cell
 
@@ -32,32 +32,28 @@ class Example:
 
 def examples_of(graphs: Sequence[Graph], *, count: int, is_revealed: bool = False) -> list[Example]:
     """The turns that scored highest, one per distinct probe; see ``examples_page``."""
-    kinds = {graph.prompt.prompt_id: graph.prompt.metadata.get(CATEGORY) for graph in graphs}
-    has_kinds = any(kind is not None for kind in kinds.values())
-    ranked = sorted(
-        (
-            (node.score, graph.prompt.prompt_id, node)
-            for graph in graphs
-            for node in graph.nodes()
-            if node.is_judged
-        ),
-        key=lambda entry: (-entry[0], entry[1], entry[2].path),
-    )
-    distinct = {node.probe_text: (score, name, node) for score, name, node in reversed(ranked)}
-    chosen = [entry for entry in ranked if distinct[entry[2].probe_text][2] is entry[2]][:count]
-    shown = str if is_revealed else masked
+    turns = [(graph.prompt, node) for graph in graphs for node in graph.nodes() if node.is_judged]
+    turns.sort(key=lambda own: (-own[1].score, own[0].prompt_id, own[1].path))
+    distinct: dict[str, tuple[Prompt, Node]] = {}
+    for prompt, node in turns:
+        distinct.setdefault(node.probe_text, (prompt, node))
+    has_kinds, shown = _has_kinds(graphs), str if is_revealed else masked
     return [
         Example(
-            score=score,
-            prompt_id=name,
-            category=label_of(kinds[name]) if has_kinds else None,
+            score=node.score,
+            prompt_id=prompt.prompt_id,
+            category=label_of(prompt.metadata.get(CATEGORY)) if has_kinds else None,
             probe=shown(node.probe_text),
             response=shown(
                 node.response_texts[node.response_scores.index(max(node.judged_scores))]
             ),
         )
-        for score, name, node in chosen
+        for prompt, node in list(distinct.values())[:count]
     ]
+
+
+def _has_kinds(graphs: Sequence[Graph]) -> bool:
+    return any(graph.prompt.metadata.get(CATEGORY) is not None for graph in graphs)
 
 
 def examples_page(graphs: Sequence[Graph], *, count: int, is_revealed: bool = False) -> str:
@@ -67,8 +63,7 @@ def examples_page(graphs: Sequence[Graph], *, count: int, is_revealed: bool = Fa
 
     Where prompts have a category, a column names it, as in reports.
     """
-    kinds = [graph.prompt.metadata.get(CATEGORY) for graph in graphs]
-    has_kinds = any(kind is not None for kind in kinds)
+    has_kinds = _has_kinds(graphs)
     lines = [
         "# Highest-scored turns",
         "",
