@@ -17,6 +17,7 @@ from astra_parts.metrics.detection import proportion
 from astra_parts.metrics.strategies import hits_of, unique_per_thousand
 from tasks.figures.examination import Examiner, rates
 from tasks.records.baselines import TRAINED, UNTRAINED, BaselineRecord, BaselineRow
+from tasks.records.calibration import Number
 from tasks.records.models import read_model_paths
 from tasks.records.reports import read_record, write_record
 
@@ -41,12 +42,12 @@ _MOST_FAILED = 0.05
 class Reached:
     """What one attacker reached, before it is compared.
 
-    ``rates``: the success rate of each prompt; None where no reply could be judged.
+    ``rates``: the success rate of each prompt; NaN where no reply could be judged.
     """
 
     replies: int
     judged: int
-    rates: tuple[float | None, ...]
+    rates: tuple[Number, ...]
     unique_hits: float | None
     model_calls: int | None = None
 
@@ -212,7 +213,7 @@ class Baselines:
         return Reached(
             replies=sum(len(node.response_texts) for node in nodes),
             judged=sum(len(node.judged_scores) for node in nodes),
-            rates=tuple(None if math.isnan(rate) else rate for rate in rates(found)),
+            rates=tuple(rates(found)),
             unique_hits=unique_per_thousand(graphs, hits, self.examiner.vocabulary),
             model_calls=model_calls,
         )
@@ -221,16 +222,15 @@ class Baselines:
         how = self.examiner.believer.bootstrap
         confidence = self.examiner.params.evaluation.confidence
         ids = [prompt.prompt_id for prompt in self.prompts]
-        columns = {name: _numbers(own.rates) for name, own in found.items()}
-        trained = columns[TRAINED]
+        trained = found[TRAINED].rates
         for name, own in found.items():
-            known = [rate for rate in own.rates if rate is not None]
-            gains = [after - rate for after, rate in zip(trained, columns[name], strict=True)]
+            known = [rate for rate in own.rates if not math.isnan(rate)]
+            gains = [after - rate for after, rate in zip(trained, own.rates, strict=True)]
             yield BaselineRow(
                 name=name,
                 replies=own.replies,
                 judged=own.judged,
-                success=rate_interval(columns[name], **how),
+                success=rate_interval(own.rates, **how),
                 prompts_hit=proportion(
                     sum(rate > 0 for rate in known), len(known), confidence=confidence
                 ),
@@ -243,7 +243,3 @@ class Baselines:
 def _prompted_graphs(tries: "Tries", script: "Script", model: "Target") -> tuple[list[Graph], int]:
     graphs, used = tries.prompted(script, model)
     return graphs, used.calls
-
-
-def _numbers(known: Sequence[float | None]) -> list[float]:
-    return [math.nan if rate is None else rate for rate in known]
