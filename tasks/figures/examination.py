@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from astra_core.config import EvaluationConfiguration
 from astra_core.files import record_digest
@@ -165,9 +165,16 @@ class Examiner:
 
     def key(self, loaded: "System", prompts: Sequence[Prompt], *, is_final: bool = True) -> str:
         """The key that equal examinations share, whichever attacker they examine."""
-        asked, seed = _asked_of_all(self.params.evaluation, prompts), self.params.training_seed
+        asked = self.params.evaluation.model_dump(
+            mode="json", include={"num_rollouts", "num_responses", "depth", "threshold"}
+        )
+        # Judges read metadata: another secret under the same text is another examination.
+        told = [
+            [own.prompt_id, dict(own.metadata)] if own.metadata else own.prompt_id
+            for own in prompts
+        ]
         judging = self.believer.key() if is_final else []
-        return record_digest([loaded.digest(), *asked, seed, *judging])
+        return record_digest([loaded.digest(), asked, told, self.params.training_seed, *judging])
 
     @property
     def invented(self) -> InventedWords:
@@ -208,20 +215,6 @@ class Examiner:
             ask=ask if budget else None,
             budget=budget // drawn,
         )
-
-
-def _asked_of_all(
-    evaluation: EvaluationConfiguration, prompts: Sequence[Prompt]
-) -> tuple[dict[str, Any], list[Any]]:
-    """What equal examinations ask, and of which prompts."""
-    examination = evaluation.model_dump(
-        mode="json", include={"num_rollouts", "num_responses", "depth", "threshold"}
-    )
-    # Judges read metadata: another secret under the same text is another examination.
-    told = [
-        [own.prompt_id, dict(own.metadata)] if own.metadata else own.prompt_id for own in prompts
-    ]
-    return examination, told
 
 
 def rates(evaluation: "Evaluation") -> list[float]:
