@@ -1,23 +1,15 @@
 """Success by turn, and reward, of an evaluation's rollouts: figures only, no text."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Any
 
-from pydantic import BeforeValidator
-
-from astra_core.metrics.statistics import Interval, bootstrap_mean, rate_interval
+from astra_core.metrics.statistics import bootstrap_mean, rate_interval
 from astra_core.rollout import Graph, Node, by_prompt
+from tasks.records.evaluation import Span
 
 FILE = "turns.json"
 """The file's name in an examination."""
-
-
-def _interval(value: Any) -> Any:
-    return Interval.read(value) if isinstance(value, dict) else value
-
-
-Span = Annotated[Interval, BeforeValidator(_interval)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +29,6 @@ class TurnRecord:
 
     attacker: TurnRates
     baseline: TurnRates
-
-    def record(self) -> dict[str, Any]:
-        """As JSON."""
-        return asdict(self)
 
 
 def turn_rates(

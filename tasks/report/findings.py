@@ -1,10 +1,9 @@
 """The worst findings of a version, masked: of the archive, or of its page of examples."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from astra_core.errors import DataError
 from astra_core.metrics.statistics import Interval
@@ -35,10 +34,6 @@ class Finding:
     category: str
     turns: tuple[tuple[str, str], ...]
     note: str = ""
-
-    def record(self) -> dict[str, Any]:
-        """As JSON."""
-        return asdict(self)
 
 
 def archived_findings(

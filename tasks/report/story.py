@@ -192,10 +192,10 @@ def story(material: Material) -> dict[str, Any]:
         "lineage": material.lineage.record(),
         "examination": material.examination,
         "figures": material.evaluation.final_figures(),
-        "turns": None if material.turns is None else material.turns.record(),
+        "turns": material.turns and asdict(material.turns),
         "hardening": material.hardening and nan_as_null(asdict(material.hardening)),
         "tables": [asdict(table) for table in tables(material)],
-        "findings": [finding.record() for finding in material.findings],
+        "findings": [asdict(finding) for finding in material.findings],
     }
 
 

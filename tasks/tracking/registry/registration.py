@@ -18,7 +18,7 @@ from tasks.promotion.known_prompts import (
     write_known,
 )
 from tasks.records.receipt import RegistrationReceipt
-from tasks.records.reports import nan_as_null
+from tasks.records.reports import write_record
 from tasks.tracking.figures import HEADLINE, figures_csv, log_figures
 from tasks.tracking.lineage.logged import LINEAGE, PARENT_TAGS, log_inputs, log_parent
 from tasks.tracking.lineage.provenance import provenance
@@ -118,7 +118,7 @@ def _log_artifacts(client: "MlflowClient", run_id: str, evidence: Evidence) -> N
         # Parameters of a run cannot change, so those of a second examination are kept here.
         write_json(dict(evidence.params), drafts / "params.json")
         if evidence.turns is not None:
-            write_json(nan_as_null(evidence.turns.record()), drafts / TURNS_FILE)
+            write_record(evidence.turns, drafts / TURNS_FILE)
         if evidence.evaluation.categories:
             write_text(rates_csv(evidence.evaluation.categories), drafts / "categories.csv")
         client.log_artifacts(run_id, str(drafts), evidence.folder)

@@ -3,7 +3,7 @@ import pytest
 from astra_core.metrics.statistics import Interval
 from astra_core.rollout import Context, Failure, Graph, Node, Probe, Prompt, Replies
 from tasks.figures.turns import TurnRecord, turn_rates
-from tasks.records.reports import nan_as_null, read_record, write_record
+from tasks.records.reports import read_record, write_record
 
 OPTIONS = {"threshold": 0.5, "num_resamples": 50, "confidence": 0.95, "seed": 0}
 
@@ -45,7 +45,7 @@ def test_the_threshold_decides():
 
 def test_a_record_comes_back_as_it_was(tmp_path):
     own = turn_rates(GRAPHS, **OPTIONS)
-    write_record(nan_as_null(TurnRecord(own, own).record()), tmp_path / "turns.json")
+    write_record(TurnRecord(own, own), tmp_path / "turns.json")
 
     assert TurnRecord(own, own) == read_record(tmp_path / "turns.json", TurnRecord)
     assert isinstance(own.reward, Interval)
