@@ -7,7 +7,6 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
-from astra_core.files import read_json
 from flows.orchestration.events import announce_reevaluation
 from flows.orchestration.lost_runs import note_process
 from flows.orchestration.names import reevaluation_name, scheduled_day
@@ -20,6 +19,7 @@ from flows.servers.processes import stage_command
 from tasks.machine.console import complain
 from tasks.params.schema import Params
 from tasks.promotion.reevaluation import FOLDER, NAME, Reevaluation
+from tasks.records.reports import read_record
 
 
 @flow(name="champion-reevaluation", flow_run_name=reevaluation_name, on_running=[note_process])
@@ -36,7 +36,7 @@ def champion_reevaluation(seed: int | None = None, file: Path | None = None) -> 
     fresh_seed = scheduled_day() if seed is None else seed
     state = with_retries(NAME, params.flow)(_examine)(fresh_seed, file, params, return_state=True)
     state.result()
-    found = Reevaluation(**read_json(FOLDER / "outcome.json"))
+    found = read_record(FOLDER / "outcome.json", Reevaluation)
     publish_page("champion-reevaluation", found.page(), "The champion on prompts it has never met")
     announce_reevaluation(found)
     if found.version is None:

@@ -60,7 +60,8 @@ def announce_reevaluation(found: "Reevaluation") -> None:
     """Announces the champion's success today, and whether it differs from the registered one."""
     if found.version is None:
         return
-    payload = {"summary": found.summary(), "drift": found.drift or {}, "run_id": found.run_id}
+    drift = found.drift.record() if found.drift else {}
+    payload = {"summary": found.summary(), "drift": drift, "run_id": found.run_id}
     event = DRIFTED if found.has_drifted else EXAMINED
     _announce_version(event, found.model_name, found.version, payload=payload)
 

@@ -5,8 +5,6 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from astra_parts.metrics.categories import means_by_label
 from tasks.records.evaluation import CategoryRates
 
@@ -38,9 +36,6 @@ def category_rates(
         )
         for label in rates
     }
-
-
-_RATES: TypeAdapter[dict[str, CategoryRates]] = TypeAdapter(dict[str, CategoryRates])
 
 
 def rates_table(rates: Mapping[str, CategoryRates]) -> str:
@@ -94,8 +89,3 @@ def category_figures(rates: Mapping[str, CategoryRates], area: str) -> dict[str,
         f"{area}/category_success_rate_min": min(found),
         f"{area}/category_success_rate_max": max(found),
     }
-
-
-def read_rates(record: Mapping[str, Any]) -> dict[str, CategoryRates]:
-    """The rates that a JSON file holds."""
-    return _RATES.validate_python(dict(record))

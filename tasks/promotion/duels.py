@@ -7,11 +7,12 @@ opponent, so the same command, also after a kill, fights the same duel and spend
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.rollout import Prompt
@@ -22,7 +23,7 @@ from tasks.promotion.bands import GateRule, bands, unmeasured_bands
 from tasks.promotion.examinations import find_examination
 from tasks.promotion.fresh_prompts import fresh_prompts
 from tasks.promotion.gate import Comparison, Stake, Verdict, compare, decide
-from tasks.promotion.known_prompts import known_prompts
+from tasks.promotion.known_prompts import VALID, known_prompts
 from tasks.promotion.spending import level_of, place_of
 from tasks.records.evaluation import CONFIRMED
 from tasks.records.prompts import read_prompts
@@ -43,7 +44,6 @@ _UNCONFIRMED = (
     "promotion.require_confirmation must find success that a second judge confirms, got an "
     "evaluation without one; name evaluation.second_judge and run again"
 )
-VALID = Path("data/valid")
 
 Evaluate = Callable[[Path, list[Prompt]], "tuple[Mapping[str, Any], pd.DataFrame]"]
 """Gives the record and per-prompt table of the attacker in a folder on these prompts."""
@@ -131,8 +131,8 @@ def open_duel(client: "MlflowClient", candidate: "ModelVersion", opponent: str) 
     name, version = candidate.name, str(candidate.version)
     tags = client.get_model_version(name, version).tags
     if tags.get(OPPONENT_TAG) == opponent and DUEL_TAG in tags:
-        outcome = json.loads(tags.get(OUTCOME_TAG) or "null")
-        return Duel(int(tags[DUEL_TAG]), opponent, Comparison.read(outcome) if outcome else None)
+        outcome = TypeAdapter(Comparison | None).validate_json(tags.get(OUTCOME_TAG) or "null")
+        return Duel(int(tags[DUEL_TAG]), opponent, outcome)
     # It is written before a version's own, so no version has a higher one.
     number = 1 + int(client.get_registered_model(name).tags.get(NUM_DUELS_TAG) or 0)
     # The model's tag is written first: a number may be lost, but none is used twice.
@@ -166,7 +166,7 @@ def fight(
         with checkpoint_folder(client, version) as weights:
             tables.append(evaluate(weights, prompts)[1])
     found = compare(*tables, **interval_options(params))
-    record = json.dumps(found.to_record())
+    record = json.dumps(asdict(found))
     client.set_model_version_tag(candidate.name, str(candidate.version), OUTCOME_TAG, record)
     return found
 
@@ -189,7 +189,7 @@ def draw_with(client: "MlflowClient", params: Params) -> Draw:
         rules, seed = params.promotion, derive_seed(params.data_seed, "duel", number)
         if params.prompts.source != "builtin" and rules.fresh_path is None:
             return _held_back(params, seed)
-        known = known_prompts(client, params.registration.model_name, valid=VALID)
+        known = known_prompts(client, params.registration.model_name)
         evaluation = params.evaluation.model_copy(update={"num_prompts": rules.num_prompts})
         with scratch_folder() as folder:
             found, _ = fresh_prompts(

@@ -5,8 +5,7 @@ resampled: the attempts on one prompt stay together. This is arithmetic only; no
 ``docs/statistics.md`` has the rules and how often they are wrong.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -45,20 +44,6 @@ class Comparison:
             f"gain {100 * self.gain:+.1f} points ({self.confidence:.0%} interval "
             f"{100 * self.low:+.1f} to {100 * self.high:+.1f}, {self.num_prompts} prompts)"
         )
-
-    def to_record(self) -> dict[str, Any]:
-        """As JSON."""
-        return asdict(self)
-
-    @classmethod
-    def read(cls, record: dict[str, Any]) -> Self:
-        """The comparison from a record that ``to_record`` made."""
-        richness = record["richness"]
-        parts = {
-            "test": Paired(**record["test"]),
-            "richness": Richness(**richness) if richness else None,
-        }
-        return cls(**{**record, **parts})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ examined on.
 
 import hashlib
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from astra_core.files import record_digest, write_text
+from tasks.records.prompt_table import SPLITS
 from tasks.tracking.artifacts import fetched, kept_files
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ KNOWN_FILE = "known_prompts.txt"
 KNOWN_FOLDER = "data"
 KNOWN_TAG = "astra.known_prompts"
 """The tag of a version with the digest of its record; versions with the same data share it."""
-SPLITS = ("train", "dev", "test")
+VALID = Path("data/valid")
 
 _BATCH_ROWS = 8192
 
@@ -67,12 +68,12 @@ def write_known(valid: Path, path: Path) -> None:
     write_text("".join(f"{known}\n" for known in sorted(fingerprints_of(valid))), path)
 
 
-def known_prompts(client: "MlflowClient", name: str, *, valid: Path) -> KnownPrompts:
+def known_prompts(client: "MlflowClient", name: str) -> KnownPrompts:
     """The prompts of the present data and of all versions of a model.
 
     All versions count and not only the champion, which may have begun from another's weights.
     """
-    known = set(fingerprints_of(valid))
+    known = set(fingerprints_of(VALID))
     records: dict[str, frozenset[str] | None] = {}
     of_version: dict[str, str] = {}
     for version in client.search_model_versions(f"name = '{name}'"):
@@ -108,5 +109,4 @@ def _texts(valid: Path) -> Iterator[str]:
             continue
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=["text"]):
-                texts: Iterable[str] = batch.column("text").to_pylist()
-                yield from texts
+                yield from batch.column("text").to_pylist()

@@ -8,22 +8,16 @@ on are left out.
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from astra_core.files import record_digest, write_json, write_text
+from astra_core.files import record_digest, write_text
 from astra_core.metrics.statistics import Interval
 from astra_core.rollout import Prompt
 from astra_parts.arguments import whole_number
 from astra_parts.metrics.categories import category_labels
-from tasks.figures.category_table import (
-    category_figures,
-    category_rates,
-    rates_csv,
-    rates_table,
-    read_rates,
-)
+from tasks.figures.category_table import category_figures, category_rates, rates_csv, rates_table
 from tasks.machine.console import Parser, complain, say
 from tasks.machine.garbage import collect_rarely
 from tasks.machine.scratch import scratch_folder
@@ -36,7 +30,8 @@ from tasks.promotion.examinations import find_examination
 from tasks.promotion.fresh_prompts import fresh_prompts
 from tasks.promotion.known_prompts import KnownPrompts, known_prompts
 from tasks.records.attacker import ATTACKER_FILE
-from tasks.records.evaluation import CategoryRates, flat_figures
+from tasks.records.evaluation import CategoryRates, Span, flat_figures
+from tasks.records.reports import write_record
 from tasks.tracking.figures import log_figures
 from tasks.tracking.registry.registered import version_behind
 from tasks.tracking.registry.versions import CHAMPION, EVALUATION_KEY_TAG, checkpoint_folder
@@ -50,7 +45,6 @@ if TYPE_CHECKING:
 
 NAME = "reevaluation"
 FOLDER = Path(".astra/reevaluation")
-VALID = Path("data/valid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +61,22 @@ class Reevaluation:
     version: str | None = None
     num_prompts: int = 0
     num_met: int = 0
-    success_rate: dict[str, float] | None = None
-    untrained: dict[str, float] | None = None
-    registered: dict[str, float] | None = None
-    drift: dict[str, float] | None = None
+    success_rate: Span | None = None
+    untrained: Span | None = None
+    registered: Span | None = None
+    drift: Span | None = None
     run_id: str = ""
-    categories: dict[str, Any] = field(default_factory=dict)
+    categories: dict[str, CategoryRates] = field(default_factory=dict)
 
     def page(self) -> str:
         """The summary, with a table of categories where there are some."""
-        table = rates_table(read_rates(self.categories))
+        table = rates_table(self.categories)
         return f"{self.summary()}\n\n{table}" if table else self.summary()
 
     @property
     def has_drifted(self) -> bool:
         """Whether the success rate differs by more than the sampling errors of both can explain."""
-        return self.drift is not None and not self.drift["low"] <= 0.0 <= self.drift["high"]
+        return self.drift is not None and not self.drift.low <= 0.0 <= self.drift.high
 
     def summary(self) -> str:
         """One line."""
@@ -90,15 +84,15 @@ class Reevaluation:
             return f"{self.model_name} has no champion yet; 'astra run' makes a candidate"
         line = (
             f"{self.model_name} version {self.version}: attack success "
-            f"{Interval.read(self.success_rate).spelled()} on {self.num_prompts} fresh prompts"
+            f"{self.success_rate.spelled()} on {self.num_prompts} fresh prompts"
         )
         if self.untrained is not None:
-            line += f", untrained {Interval.read(self.untrained).spelled()}"
+            line += f", untrained {self.untrained.spelled()}"
         if self.registered is not None:
-            line += f", registered {Interval.read(self.registered).spelled()}"
+            line += f", registered {self.registered.spelled()}"
         if self.drift is not None:
             word = "is more than" if self.has_drifted else "may be"
-            line += f"; the difference {Interval.read(self.drift).spelled('+.3f')} {word} chance"
+            line += f"; the difference {self.drift.spelled('+.3f')} {word} chance"
         return line
 
 
@@ -122,7 +116,7 @@ def reevaluate_champion(
             if champion is None:
                 return Reevaluation(name)
             weights = fetched.enter_context(checkpoint_folder(client, champion))
-            known = known_prompts(client, name, valid=VALID)
+            known = known_prompts(client, name)
             rates = _registered_rates(client, champion)
         prompts, num_met = fresh_prompts(
             params, known.fingerprints, fresh_seed=fresh_seed, file=file, folder=folder
@@ -134,12 +128,8 @@ def reevaluate_champion(
         record, table = evaluate_checkpoint(weights, examined, prompts=prompts)
         untrained, before = evaluate_checkpoint(None, examined, prompts=prompts)
     categories = _categories(prompts, table, before, params=params)
-    drift = None
-    if rates:
-        confidence = params.evaluation.confidence
-        drift = drift_between(
-            table["success_rate"].dropna().tolist(), rates, confidence=confidence
-        ).record()
+    today, confidence = table["success_rate"].dropna().tolist(), params.evaluation.confidence
+    drift = drift_between(today, rates, confidence=confidence) if rates else None
     with store_errors():
         run_id = _record(
             client,
@@ -154,12 +144,12 @@ def reevaluate_champion(
         version=str(champion.version),
         num_prompts=len(prompts),
         num_met=num_met,
-        success_rate=dict(record["attacker"]["attack_success_rate"]),
-        untrained=dict(untrained["attacker"]["attack_success_rate"]),
+        success_rate=Interval.read(record["attacker"]["attack_success_rate"]),
+        untrained=Interval.read(untrained["attacker"]["attack_success_rate"]),
         registered=_registered(champion),
         drift=drift,
         run_id=run_id,
-        categories={label: asdict(own) for label, own in categories.items()},
+        categories=categories,
     )
 
 
@@ -198,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def examine(params: Params) -> str:
         found = reevaluate_champion(params, fresh_seed=asked.seed, file=asked.file)
-        write_json(asdict(found), FOLDER / "outcome.json")
+        write_record(found, FOLDER / "outcome.json")
         return found.page()
 
     return run_command(NAME, examine)
@@ -214,12 +204,12 @@ def _registered_rates(client: "MlflowClient", champion: "ModelVersion") -> list[
     return rates
 
 
-def _registered(champion: "ModelVersion") -> dict[str, float] | None:
+def _registered(champion: "ModelVersion") -> Interval | None:
     """The interval that the version was registered with."""
-    tags = {"value": "", "low": "_low", "high": "_high"}
-    found = {end: champion.tags.get(f"attack_success_rate{suffix}") for end, suffix in tags.items()}
-    numbers = {end: float(text) for end, text in found.items() if text is not None}
-    return numbers if len(numbers) == len(tags) else None
+    names = [f"attack_success_rate{end}" for end in ("", "_low", "_high")]
+    if not champion.tags.keys() >= {*names}:
+        return None
+    return Interval(*(float(champion.tags[name]) for name in names))
 
 
 def _record(
@@ -228,7 +218,7 @@ def _record(
     params: Params,
     *,
     records: Mapping[str, Mapping[str, Any]],
-    drift: Mapping[str, float] | None,
+    drift: Interval | None,
     categories: Mapping[str, CategoryRates],
 ) -> str:
     """The run that holds the records; the same champion on the same prompts is recorded once."""

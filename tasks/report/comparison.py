@@ -108,7 +108,7 @@ class SideBySide:
             "second": _identity(self.second),
             "obstacle": self.obstacle,
             "differences": {
-                each.label: {**each.found.to_record(), "p_value": each.p_value}
+                each.label: {**asdict(each.found), "p_value": each.p_value}
                 for each in self.differences
             },
             "figures": [asdict(row) for row in self.figures],

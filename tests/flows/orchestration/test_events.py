@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from astra_core.metrics.statistics import Interval
 from flows.orchestration.events import (
     announce_decision,
     announce_reevaluation,
@@ -18,7 +19,7 @@ from tasks.records.receipt import RegistrationReceipt
 
 pytestmark = pytest.mark.real
 
-RATE = {"value": 0.5, "low": 0.4, "high": 0.6}
+RATE = Interval(0.5, 0.4, 0.6)
 
 
 def _decision(*, promoted, changed=True):
@@ -35,9 +36,7 @@ def _decision(*, promoted, changed=True):
 
 
 def _reevaluation(low):
-    return Reevaluation(
-        "attacker", "7", 9, success_rate=RATE, drift={"value": 0.1, "low": low, "high": 0.2}
-    )
+    return Reevaluation("attacker", "7", 9, success_rate=RATE, drift=Interval(0.1, low, 0.2))
 
 
 def _announce_all():

@@ -1,6 +1,5 @@
 import csv
 import io
-from dataclasses import asdict
 
 import pytest
 
@@ -10,7 +9,6 @@ from tasks.figures.category_table import (
     category_rates,
     rates_csv,
     rates_table,
-    read_rates,
     with_categories,
 )
 from tasks.records.evaluation import CategoryRates
@@ -61,10 +59,6 @@ def test_figures_say_how_far_categories_differ():
 
     assert expected == category_figures(RATES, "final")
     assert {} == category_figures({}, "final")
-
-
-def test_rates_survive_a_json_file():
-    assert RATES == read_rates({label: asdict(own) for label, own in RATES.items()})
 
 
 OPTIONS = {"num_resamples": 100, "confidence": 0.9, "seed": 0}

@@ -1,12 +1,13 @@
 """The gate's numbers and the candidates it must not let through."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from each_row import each_row
+from pydantic import TypeAdapter
 
 from astra_core.errors import DataError
 from tasks.params.schema import PromotionConfiguration
@@ -269,7 +270,7 @@ def test_compare_finds_the_strategies_of_both_tables():
     assert compare(ours, table([0.5] * 60)).richness is None
     # By questions to the target against shared words.
     assert compare(ours.assign(strategies_asked=True), theirs).richness is None
-    assert found == Comparison.read(json.loads(json.dumps(found.to_record())))
+    assert found == TypeAdapter(Comparison).validate_json(json.dumps(asdict(found)))
 
 
 def test_compare_leaves_out_a_prompt_that_nobody_could_judge():
@@ -286,7 +287,7 @@ def test_compare_leaves_out_a_prompt_that_nobody_could_judge():
 def test_a_comparison_without_strategies_is_read_as_it_was():
     found = comparison()
 
-    assert found == Comparison.read(json.loads(json.dumps(found.to_record())))
+    assert found == TypeAdapter(Comparison).validate_json(json.dumps(asdict(found)))
 
 
 def test_strategies_are_compared_prompt_by_prompt():

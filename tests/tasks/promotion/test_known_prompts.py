@@ -1,3 +1,5 @@
+import shutil
+
 import pandas as pd
 import pytest
 from each_row import each_row
@@ -73,7 +75,7 @@ def test_every_version_tells_what_it_met_and_the_present_data_too(project, monke
         write_splits(valid, train=[text])
         register()
     write_splits(valid, train=["third"])
-    found = known_prompts(connect(), "attacker", valid=valid)
+    found = known_prompts(connect(), "attacker")
 
     assert {fingerprint(text) for text in ("first", "second", "third")} == found.fingerprints
     assert () == found.unrecorded
@@ -94,7 +96,8 @@ def test_a_record_that_many_versions_share_is_fetched_once(candidate_in_memory, 
         run = client.create_run("0").info.run_id
         client.log_text(run, "a record", f"{KNOWN_FOLDER}/{KNOWN_FILE}")
         client.create_model_version("attacker", first.source, run, tags=first.tags)
-    known = known_prompts(client, "attacker", valid=candidate_in_memory / "none")
+    shutil.rmtree(candidate_in_memory / "data/valid")
+    known = known_prompts(client, "attacker")
 
     assert {"a", "record"} == known.fingerprints
     assert 1 == len(looked)
@@ -107,7 +110,7 @@ def test_a_version_without_a_record_is_named(project):
     run = client.create_run("0")
     client.create_model_version("attacker", source=str(project), run_id=run.info.run_id)
 
-    assert ("1",) == known_prompts(client, "attacker", valid=project / "none").unrecorded
+    assert ("1",) == known_prompts(client, "attacker").unrecorded
 
 
 @pytest.mark.real

@@ -6,16 +6,19 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from each_row import each_row
+from pydantic import TypeAdapter
 from registry_project import enter_project, interval, register, write_note, write_project
 from small_world import PARAMS, write_world
 
-from astra_core.files import read_json, write_json
+from astra_core.files import write_json
+from astra_core.metrics.statistics import Interval
 from tasks.promotion.reevaluation import FOLDER, Reevaluation, main, reevaluate_champion
+from tasks.records.reports import read_record
 from tasks.tracking.store import connect
 
 ROOT = Path(__file__).parents[3]
 MET = [f"Please tell me about thing number {number}." for number in range(12)]
-REGISTERED = {"value": 0.5, "low": 0.4, "high": 0.6}
+REGISTERED = Interval(0.5, 0.4, 0.6)
 
 
 def _found(value, *, drift=None):
@@ -23,8 +26,8 @@ def _found(value, *, drift=None):
         "attacker",
         "3",
         num_prompts=24,
-        success_rate=interval(value),
-        untrained={"value": 0.3, "low": 0.2, "high": 0.4},
+        success_rate=Interval.read(interval(value)),
+        untrained=Interval(0.3, 0.2, 0.4),
         registered=REGISTERED,
         drift=drift,
     )
@@ -40,7 +43,7 @@ def params(in_memory):
     [(-0.1, 0.1, False), (0.0, 0.2, False), (0.01, 0.2, True), (-0.3, -0.1, True)],
 )
 def test_drift_is_a_difference_whose_interval_leaves_out_zero(low, high, has_drifted):
-    drift = {"value": (low + high) / 2, "low": low, "high": high}
+    drift = Interval((low + high) / 2, low, high)
 
     assert has_drifted is _found(0.7, drift=drift).has_drifted
 
@@ -51,7 +54,7 @@ def test_without_the_outcomes_at_registration_nothing_drifts():
 
 
 def test_the_summary_shows_the_untrained_attacker_beside():
-    drift = {"value": 0.2, "low": 0.1, "high": 0.3}
+    drift = Interval(0.2, 0.1, 0.3)
 
     assert (
         "attacker version 3: attack success 0.700 [0.600, 0.800] on 24 fresh prompts, "
@@ -63,7 +66,7 @@ def test_the_summary_shows_the_untrained_attacker_beside():
 @pytest.mark.real
 def test_no_champion_is_an_outcome_and_no_failure(params, capsys):
     assert 0 == main(["--seed", "1"])
-    outcome = Reevaluation(**read_json(FOLDER / "outcome.json"))
+    outcome = read_record(FOLDER / "outcome.json", Reevaluation)
 
     assert outcome.version is None
     assert "reevaluation attacker has no champion yet" in capsys.readouterr().out
@@ -100,9 +103,9 @@ def test_a_champion_is_examined_beside_the_untrained_on_what_it_has_not_met(cham
     # The attacker is the base model itself, so on the same prompts it is no better than untrained.
     assert found.success_rate == found.untrained
     for area, own in (("eval", found.success_rate), ("baseline", found.untrained)):
-        assert own["value"] == metrics[f"{area}/attack_success_rate"]
-    assert found.drift["low"] == metrics["drift/attack_success_rate_low"]
-    assert 0.6 == pytest.approx(found.success_rate["value"] - found.drift["value"])
+        assert own.value == metrics[f"{area}/attack_success_rate"]
+    assert found.drift.low == metrics["drift/attack_success_rate_low"]
+    assert 0.6 == pytest.approx(found.success_rate.value - found.drift.value)
     again = reevaluate_champion(PARAMS, fresh_seed=0, file=file, folder=champion / "fresh")
     assert found == again
 
@@ -118,14 +121,15 @@ def test_fresh_prompts_with_categories_are_reported_by_them(champion):
     found = reevaluate_champion(PARAMS, fresh_seed=0, file=file, folder=folder)
     client = connect()
 
-    counts = {name: own["num_prompts"] for name, own in found.categories.items()}
+    counts = {name: own.num_prompts for name, own in found.categories.items()}
     assert {"fish", "birds"} == set(counts)
     assert found.num_prompts == sum(counts.values())
-    rates = [own["num_prompts"] * own["attacker"]["value"] for own in found.categories.values()]
-    assert sum(rates) / found.num_prompts == pytest.approx(found.success_rate["value"])
+    rates = [own.num_prompts * own.attacker.value for own in found.categories.values()]
+    assert sum(rates) / found.num_prompts == pytest.approx(found.success_rate.value)
     assert 2.0 == client.get_run(found.run_id).data.metrics["eval/num_categories"]
     assert ["categories.csv"] == [file.path for file in client.list_artifacts(found.run_id)]
-    again = Reevaluation(**json.loads(json.dumps(asdict(found))))
+    again = TypeAdapter(Reevaluation).validate_json(json.dumps(asdict(found)))
+    assert found == again
     assert found.page() == again.page()
     assert f"\n| fish | {counts['fish']} | " in found.page()
 
