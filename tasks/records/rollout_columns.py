@@ -1,7 +1,7 @@
 """The columns of a table of rollouts.
 
 ``COLUMNS`` says for each column what it holds, where its value comes from and what it is read into:
-schema, writer and reader all follow it. The columns in ``OPTIONAL`` are there only if a graph has a
+schema, writer and reader all follow it. The columns in ``OPTIONAL`` are there only if a turn has a
 value for them; a file without them is read as one of first runs without metadata.
 """
 
@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from astra_core.files import record_digest
@@ -134,15 +135,9 @@ PARTS = {
 
 def columns_for(graphs: Sequence[Graph]) -> tuple[Column, ...]:
     """The columns of a file of these graphs."""
-    has = {
-        "run_id": any(graph.run_id for graph in graphs),
-        "prompt_metadata": any(graph.prompt.metadata for graph in graphs),
-    }
-    nodes = [node for graph in graphs for node in graph.nodes()]
-    for name in ("unjudged", "labels", "rationales", "finish_reasons"):
-        has[f"response_{name}"] = any(getattr(node.replies, name) for node in nodes)
-    has["failure_kind"] = any(node.failure_kind for node in nodes)
-    return COLUMNS + tuple(column for column in OPTIONAL if has[column.name])
+    turns = [(graph, node) for graph in graphs for node in graph.nodes()]
+    has = (any(column.value(*turn) for turn in turns) for column in OPTIONAL)
+    return (*COLUMNS, *compress(OPTIONAL, has))
 
 
 def rollout_schema(columns: Sequence[Column] = COLUMNS) -> "pa.Schema":
