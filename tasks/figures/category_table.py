@@ -1,12 +1,11 @@
 """Results by category for pages, tables and trackers."""
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from astra_parts.metrics.categories import means_by_label
 from tasks.records.evaluation import CategoryRates
+from tasks.records.reports import csv_text
 
 
 def category_rates(
@@ -69,11 +68,7 @@ def rates_csv(rates: Mapping[str, CategoryRates]) -> str:
         }
         for label, own in rates.items()
     ]
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue()
+    return csv_text(rows, list(rows[0]) if rows else [])
 
 
 def category_figures(rates: Mapping[str, CategoryRates], area: str) -> dict[str, float]:

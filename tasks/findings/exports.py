@@ -1,7 +1,5 @@
 """Findings in the files of other tools; the texts are as far masked as the findings given are."""
 
-import csv
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +23,7 @@ from tasks.findings.scanners import (
     promptfoo_tests,
 )
 from tasks.findings.tags import tags_of
+from tasks.records.reports import csv_text
 from tasks.tracking.lineage.provenance import is_tracked
 
 LABELLED = "labelled"
@@ -165,17 +164,16 @@ def export(name: str, outcomes: Sequence[SuiteCase], path: Path) -> list[Path]:
 
 
 def _harmbench(outcomes: Sequence[SuiteCase]) -> Texts:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(_COLUMNS)
+    rows = []
     for each in hits_of(outcomes):
         goal = str(each.columns.get("goal") or each.prompt)
         context = str(each.columns.get("context") or "")
         kind = "contextual" if context else "standard"
         tags = ", ".join(tags_of(each))
         said = [each.finding_id, goal, kind, each.category, tags, context]
-        writer.writerow([*said, each.probes[-1], each.replies[-1], 1])
-    return {None: buffer.getvalue()}
+        cells = (*said, each.probes[-1], each.replies[-1], 1)
+        rows.append(dict(zip(_COLUMNS, cells, strict=True)))
+    return {None: csv_text(rows, _COLUMNS)}
 
 
 def _answer(text: str) -> list[dict[str, str]]:

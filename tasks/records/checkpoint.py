@@ -6,8 +6,6 @@ over, and ends with the same bytes as from the start. So what a run finds here c
 it takes.
 """
 
-import csv
-import io
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -20,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from astra_core.errors import CheckpointError
 from astra_core.files import draft_folder_of, read_json, write_text
-from tasks.records.reports import nan_as_null, write_record
+from tasks.records.reports import csv_text, nan_as_null, write_record
 
 if TYPE_CHECKING:
     from astra_core.training.trainer import Trainer
@@ -139,8 +137,4 @@ def step_table(
     joined = [{**row, **evaluations.get(int(row["step"]), {})} for row in (untrained, *rows)]
     names = {name for row in joined for name in row}
     columns = [*untrained, *sorted(names - untrained.keys())]
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, fieldnames=columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(joined)
-    return buffer.getvalue()
+    return csv_text(joined, columns)

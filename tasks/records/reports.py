@@ -1,10 +1,12 @@
 """JSON between stages: written atomically, read into a typed record; a damaged file is one line.
 
-And the cells of the tables in Markdown beside it.
+And the tables beside it: CSV, and the cells of those in Markdown.
 """
 
+import csv
+import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +33,15 @@ def nan_as_null(record: dict[str, Any]) -> dict[str, Any]:
 def table_cell(text: str) -> str:
     """The text as a cell of a Markdown table: in one line, without the bar that ends a cell."""
     return " ".join(text.split()).replace("|", "¦")
+
+
+def csv_text(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """CSV with these columns, a line per row; a value that is missing or None is empty."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()
 
 
 def read_record(path: Path, kind: type[Record], *, keys: Sequence[str] = ()) -> Record:

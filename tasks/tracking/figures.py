@@ -1,11 +1,10 @@
 """Figures of a run, each recorded once, however often a killed registration is repeated."""
 
-import csv
-import io
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tasks.records.reports import csv_text
 from tasks.tracking.values import finite_numbers
 
 if TYPE_CHECKING:
@@ -30,11 +29,7 @@ def figures_csv(figures: Mapping[str, Any]) -> str:
     for name, value in figures.items():
         area, _, own = name.partition("/")
         rows.setdefault(own, {"figure": own})[columns[area]] = value
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, ["figure", *columns.values()], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows.values())
-    return buffer.getvalue()
+    return csv_text(rows.values(), ["figure", *columns.values()])
 
 
 def log_figures(
