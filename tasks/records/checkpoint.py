@@ -14,11 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import TypeAdapter, ValidationError
-
-from astra_core.errors import CheckpointError
+from astra_core.errors import CheckpointError, DataError
 from astra_core.files import draft_folder_of, read_json, write_text
-from tasks.records.reports import csv_text, nan_as_null, write_record
+from tasks.records.reports import csv_text, nan_as_null, read_record, write_record
 
 if TYPE_CHECKING:
     from astra_core.training.trainer import Trainer
@@ -68,8 +66,8 @@ def write_checkpoint(note: CheckpointNote, run: Path, folder: Path) -> None:
 def read_note(files: Mapping[str, Path]) -> CheckpointNote | None:
     """The note among the files of an exported checkpoint; None where there is no usable one."""
     try:
-        return TypeAdapter(CheckpointNote).validate_python(read_json(files[FILE]))
-    except (OSError, KeyError, ValueError, RecursionError, ValidationError):
+        return read_record(files[FILE], CheckpointNote)
+    except (KeyError, DataError):
         return None
 
 
