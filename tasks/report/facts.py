@@ -79,10 +79,13 @@ def cost(material: Material) -> Iterator[Fact]:
     trained, steps = material.training, material.steps
     done = f"{trained.training_steps} training steps, {trained.optimizer_steps} updates"
     yield "Training", f"{done}; {trained.stopped_because}"
-    if {"training_step", "rollout/num_nodes"} <= set(steps.columns):
-        turns = steps.dropna(subset=["rollout/num_nodes"]).drop_duplicates("training_step")
-        yield "Turns rolled out", f"{turns['rollout/num_nodes'].sum():,.0f} in training"
-    yield from _replies(material)
+    if (turns := material.total("rollout/num_nodes")) is not None:
+        yield "Turns rolled out", f"{turns:,.0f} in training"
+    learned = material.total("rollout/num_replies")
+    searched = material.evaluation.baseline.get(f"{BANDIT}_calls")
+    if learned is not None and isinstance(searched, int | float):
+        told = f"{learned:,.0f} for training, {searched:,.0f} for the bandit"
+        yield "Replies, the first rollouts included", told
     if "train/num_tokens" in steps.columns:
         yield "Tokens learned from", f"{steps['train/num_tokens'].sum():,.0f}"
     if material.seconds is not None:
@@ -94,16 +97,6 @@ def cost(material: Material) -> Iterator[Fact]:
             yield f"Target {where}", ", ".join(shown)
     if not any(uses.values()):
         yield "Money", "none: the target runs on this machine"
-
-
-def _replies(material: Material) -> Iterator[Fact]:
-    """What training and the bandit beside it asked of the target."""
-    name, steps = "rollout/num_replies", material.steps
-    searched = material.evaluation.baseline.get(f"{BANDIT}_calls")
-    if name in steps.columns and isinstance(searched, int | float):
-        experiences = steps.dropna(subset=[name]).drop_duplicates("training_step")
-        told = f"{experiences[name].sum():,.0f} for training, {searched:,.0f} for the bandit"
-        yield "Replies, the first rollouts included", told
 
 
 def _target_use(found: EvaluationRecord) -> dict[str, float]:

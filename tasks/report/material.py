@@ -90,6 +90,13 @@ class Material:
         """The key shared by equal examinations."""
         return self.evaluation.evaluation_key
 
+    def total(self, name: str) -> float | None:
+        """The sum over experiences of a figure that all their updates share; None without it."""
+        if not {"training_step", name} <= set(self.steps.columns):
+            return None
+        rows = self.steps.dropna(subset=[name]).drop_duplicates("training_step")
+        return float(rows[name].sum())
+
 
 def read_material(client: "MlflowClient", name: str, wanted: str) -> Material:
     """What the tracker and the registry have about a version.

@@ -96,7 +96,8 @@ def _baselines(material: Material) -> Table:
     found = material.evaluation
     trained, untrained = found.attacker, found.baseline
     count = found.num_rollouts
-    learned = _replies(material.steps)
+    replies = material.total("rollout/num_replies")
+    learned = "" if replies is None else f"{replies:,.0f}"
     gain = found.lift.points()
     rows = [
         ("Trained attacker", percent(found.rate()), "", _hits(trained), learned),
@@ -140,13 +141,6 @@ def _best_of(table: pd.DataFrame, role: str, *, confidence: float) -> Interval:
     """Share of prompts of which one rollout at least succeeds."""
     rates = table.loc[table["role"] == role, "success_rate"].dropna()
     return proportion(int((rates > 0).sum()), len(rates), confidence=confidence)
-
-
-def _replies(steps: pd.DataFrame) -> str:
-    name = "rollout/num_replies"
-    if name not in steps.columns:
-        return ""
-    return f"{steps.dropna(subset=[name]).drop_duplicates('training_step')[name].sum():,.0f}"
 
 
 def _hits(figures: Mapping[str, Figure], start: str = "") -> str:
