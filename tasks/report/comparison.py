@@ -70,9 +70,8 @@ class RateDifference:
     @property
     def spelled(self) -> str:
         """The difference with its interval, in percentage points."""
-        ends = (100 * end for end in (self.found.low, self.found.high))
-        low, high = ends
-        return f"{100 * self.found.gain:+.1f} [{low:+.1f}, {high:+.1f}]"
+        gain, low, high = (100 * end for end in (self.found.gain, self.found.low, self.found.high))
+        return f"{gain:+.1f} [{low:+.1f}, {high:+.1f}]"
 
     @property
     def p_value(self) -> float:
@@ -175,25 +174,22 @@ def _differences(first: Material, second: Material) -> Iterator[RateDifference]:
 
 
 def _rows(first: Material, second: Material) -> Iterator[Row]:
+    both = (first, second)
     for name, (label, form) in _FIGURES.items():
-        own = [_spelled(each.evaluation.attacker.get(name), form) for each in (first, second)]
+        own = [_spelled(each.evaluation.attacker.get(name), form) for each in both]
         if any(own):
-            yield Row(label, own[0], own[1])
-    lifts = [each.evaluation.lift.points() for each in (first, second)]
-    yield Row("Gain over the untrained", lifts[0], lifts[1])
-    refused = [each.evaluation.over_refusal for each in (first, second)]
-    told = ["" if own is None else own.rate.spelled(".1%") for own in refused]
+            yield Row(label, *own)
+    yield Row("Gain over the untrained", *(each.evaluation.lift.points() for each in both))
+    refused = [each.evaluation.over_refusal for each in both]
     # The rate of other requests, or by another judge, is another figure.
     if len({(own.requests, own.judge) for own in refused if own}) == 1:
-        yield Row("Harmless requests refused", told[0], told[1])
-    for label, told in {
-        "Updates": [str(each.training.optimizer_steps) for each in (first, second)],
-        "Decision": [each.lineage.summary.decision or "none" for each in (first, second)],
-        "Examination": [each.examination[:_SHORT] for each in (first, second)],
-        "Weights": [each.lineage.checkpoint_digest[:_SHORT] for each in (first, second)],
-        "Code": [each.lineage.code.get("git.commit", "")[:_SHORT] for each in (first, second)],
-    }.items():
-        yield Row(label, told[0], told[1])
+        told = ["" if own is None else own.rate.spelled(".1%") for own in refused]
+        yield Row("Harmless requests refused", *told)
+    yield Row("Updates", *(str(each.training.optimizer_steps) for each in both))
+    yield Row("Decision", *(each.lineage.summary.decision or "none" for each in both))
+    yield Row("Examination", *(each.examination[:_SHORT] for each in both))
+    yield Row("Weights", *(each.lineage.checkpoint_digest[:_SHORT] for each in both))
+    yield Row("Code", *(each.lineage.code.get("git.commit", "")[:_SHORT] for each in both))
 
 
 def _spelled(figure: Interval | float | None, form: str) -> str:
