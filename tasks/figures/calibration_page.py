@@ -67,39 +67,36 @@ def draw_reliability(record: CalibrationRecord, path: Path) -> None:
 def _summary(record: CalibrationRecord) -> Iterator[str]:
     counts, labelled = record.confusion, record.labelled
     num_judged = labelled.num_rows - record.num_unjudged
-    yield f"{'judge':<{_WIDTH}}{record.judge_name} ({record.judge})"
-    yield f"{'labelled':<{_WIDTH}}{labelled.name}, {labelled.num_rows} rows, {num_judged} judged"
+    told = {
+        "judge": f"{record.judge_name} ({record.judge})",
+        "labelled": f"{labelled.name}, {labelled.num_rows} rows, {num_judged} judged",
+    }
     if record.num_unjudged:
         reasons = ", ".join(f"{count} {reason}" for reason, count in record.unjudged.items())
-        yield (
-            f"{'unjudged':<{_WIDTH}}{record.num_unjudged}, of which {record.num_unjudged_bad} "
-            f"bad: {reasons}"
-        )
-    figures = {
-        "base rate": record.base_rate,
-        "accuracy": record.accuracy,
-        "Cohen's kappa": record.kappa,
-        "AUC": record.auc,
-        "sensitivity": record.sensitivity,
-        "specificity": record.specificity,
-        "precision": record.precision,
+        num_bad = record.num_unjudged_bad
+        told["unjudged"] = f"{record.num_unjudged}, of which {num_bad} bad: {reasons}"
+    told |= {
+        "base rate": _spelled(record.base_rate),
+        "accuracy": _spelled(record.accuracy),
+        "Cohen's kappa": _spelled(record.kappa),
+        "AUC": _spelled(record.auc),
+        "sensitivity": f"{_spelled(record.sensitivity)} (recall)",
+        "specificity": _spelled(record.specificity),
+        "precision": _spelled(record.precision),
+        f"at {record.threshold:g}": (
+            f"{counts.true_positives} caught, {counts.false_negatives} missed, "
+            f"{counts.true_negatives} passed, {counts.false_positives} false alarms"
+        ),
+        "Brier score": f"{record.brier:.3f}",
     }
-    notes = {"sensitivity": " (recall)"}
-    for name, figure in figures.items():
-        yield f"{name:<{_WIDTH}}{_spelled(figure)}{notes.get(name, '')}"
-    yield (
-        f"{'at ' + format(record.threshold, 'g'):<{_WIDTH}}{counts.true_positives} caught, "
-        f"{counts.false_negatives} missed, {counts.true_negatives} passed, "
-        f"{counts.false_positives} false alarms"
-    )
-    yield f"{'Brier score':<{_WIDTH}}{record.brier:.3f}"
     for name, best in record.best_thresholds.items():
-        label = {"youden": "best by Youden", "f1": "best by F1"}[name]
-        yield (
-            f"{label:<{_WIDTH}}{best.threshold:.3f} ({best.value:.3f}; sensitivity "
-            f"{best.sensitivity:.3f}, specificity {best.specificity:.3f})"
+        told[{"youden": "best by Youden", "f1": "best by F1"}[name]] = (
+            f"{best.threshold:.3f} ({best.value:.3f}; sensitivity {best.sensitivity:.3f}, "
+            f"specificity {best.specificity:.3f})"
         )
-    yield f"{'intervals':<{_WIDTH}}{record.confidence:.0%}, over rows"
+    told["intervals"] = f"{record.confidence:.0%}, over rows"
+    for label, text in told.items():
+        yield f"{label:<{_WIDTH}}{text}"
 
 
 def _reliability(record: CalibrationRecord) -> Iterator[str]:
