@@ -257,23 +257,20 @@ class EvaluationRecord:
 
     def final_figures(self) -> dict[str, float | None]:
         """Flat figures: ``final/...`` for attacker and lift, ``baseline/...`` for the untrained."""
-        final = {**self.attacker, "lift": self.lift}
-        if self.selection:
-            final["selection_success_rate"] = self.selection.attack_success_rate
-            final["selection_optimism"] = self.selection.optimism
-        if self.equivalent_tries:
-            final["equivalent_tries"] = self.equivalent_tries
-        if self.plain:
-            final["plain_question_rate"] = self.plain.best_rate
-            final["lift_over_plain"] = self.plain.lift
-        if self.over_refusal:
-            final["over_refusal_rate"] = self.over_refusal.rate
-            if self.over_refusal.unsafe_rate:
-                final["unsafe_refusal_rate"] = self.over_refusal.unsafe_rate
-        for name in ("corrected_lift", "confirmed_lift"):
-            lift = getattr(self.belief, name, None)
-            if lift is not None:
-                final[name] = lift
+        chosen, plain, refused = self.selection, self.plain, self.over_refusal
+        beside: dict[str, Any] = {
+            "selection_success_rate": chosen and chosen.attack_success_rate,
+            "selection_optimism": chosen and chosen.optimism,
+            "equivalent_tries": self.equivalent_tries,
+            "plain_question_rate": plain and plain.best_rate,
+            "lift_over_plain": plain and plain.lift,
+            "over_refusal_rate": refused and refused.rate,
+            "unsafe_refusal_rate": refused and refused.unsafe_rate,
+            "corrected_lift": self.belief and self.belief.corrected_lift,
+            "confirmed_lift": self.belief and self.belief.confirmed_lift,
+        }
+        known = {name: found for name, found in beside.items() if found is not None}
+        final = {**self.attacker, "lift": self.lift, **known}
         return dict([*flat_figures("final", final), *flat_figures("baseline", self.baseline)])
 
     def headline(self) -> dict[str, float]:
