@@ -29,7 +29,7 @@ def read_prompts(path: Path, *, limit: int | None = None) -> list[Prompt]:
     if any(table[name].null_count for name in _NEEDED):
         msg = f"{path} must hold a text and an id in each row, got null; run the stages before"
         raise DataError(msg)
-    rows = table.slice(0, limit).to_pylist() if limit is not None else table.to_pylist()
+    rows = table.slice(0, limit).to_pylist()
     if not rows:
         msg = f"{path} must hold at least one prompt, got 0; see reports/validation.md"
         raise DataError(msg)
