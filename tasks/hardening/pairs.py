@@ -6,7 +6,7 @@ on with the same ones.
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -207,8 +207,7 @@ def _pairs_of(found: Sequence[ArchivedFinding], system: "System", params: Params
         return own
     safe = _safe_replies(system, [each.conversation for each in own], _TRIES, params=params)
     return [
-        Pair(each.source, each.prompt, each.metadata, each.said, reply or each.answer, each.worse)
-        for each, reply in zip(own, safe, strict=True)
+        replace(each, answer=reply or each.answer) for each, reply in zip(own, safe, strict=True)
     ]
 
 
