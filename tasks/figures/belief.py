@@ -77,8 +77,8 @@ class Believer:
     def check(self, judge: str) -> None:
         """Checks that calibration and second judge fit the judge of the evaluation.
 
-        Raises:
-            ConfigurationError: The calibration is of another version, or the judges are the same.
+        Raises ConfigurationError if the calibration is of another version, or the judges are the
+        same.
         """
         if self.calibration is not None and self.calibration.judge != judge:
             msg = (

@@ -21,9 +21,7 @@ def calibration_lines(
 ) -> list[str]:
     """The report as lines.
 
-    Args:
-        record: The calibration.
-        mistakes: Unmasked mistakes, instead of the record's own.
+    ``mistakes``: unmasked ones, instead of the record's own.
     """
     return [
         *_summary(record),

@@ -28,10 +28,7 @@ def over_refusal(
     None, with a warning, where its budget is spent or it does not answer; None where no file is
     named.
 
-    Args:
-        prompts: Of the examination: the target's system prompt may have slots for their columns.
-        examiner: Of the attacker.
-        system: Whose target is asked.
+    ``prompts``: of the examination: the target's system prompt may have slots for their columns.
     """
     from astra_parts.samplers.rewording import first_replies
 

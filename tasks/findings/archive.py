@@ -134,8 +134,6 @@ def keep_findings(
     """Adds the successes among these trees to a file of the archive; none makes none.
 
     Args:
-        graphs: Rollouts.
-        origin: Where they come from.
         path: The file of this run.
         threshold: A mean score at or above it is a success.
         iteration: Training step of an attacker that is being trained.
@@ -201,8 +199,7 @@ def _whole_characters(found: ArchivedFinding) -> ArchivedFinding:
 def locked(folder: Path) -> Iterator[None]:
     """In the body, no other process changes a file of this folder.
 
-    Raises:
-        DataError: It is no folder.
+    Raises DataError if it is no folder.
     """
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -230,12 +227,9 @@ def read_archive(
 ) -> list[ArchivedFinding]:
     """Every finding once, the highest score first; of nearly equal ones the first.
 
-    Args:
-        folder: The archive.
-        choose: Those that are wanted. What is not cannot stand for what is.
+    ``choose``: gives those that are wanted. What is not cannot stand for what is.
 
-    Raises:
-        DataError: There is none, or a file is broken.
+    Raises DataError if there is none, or a file is broken.
     """
     rows: list[ArchivedFinding] = []
     if folder.exists():
@@ -285,8 +279,7 @@ def _read_all(folder: Path) -> Iterator[ArchivedFinding]:
 def read_rows(path: Path) -> list[ArchivedFinding]:
     """The findings of one file; none if there is no file.
 
-    Raises:
-        DataError: The file is broken.
+    Raises DataError if the file is broken.
     """
     import pyarrow.parquet as pq
     from pyarrow import ArrowException

@@ -89,8 +89,7 @@ class ExportFormat:
 def check_export(name: str, path: Path | None, detail: str) -> tuple[Path, Detail]:
     """The file or folder to write and the level of detail, both usable; none is the format's own.
 
-    Raises:
-        ConfigurationError: One is not, or there is no such format.
+    Raises ConfigurationError if one is not, or there is no such format.
     """
     if name not in FORMATS:
         msg = f"--export must be one of {', '.join(FORMATS)}, got {excerpt(name)}; name one"

@@ -21,11 +21,7 @@ Verdict = Literal["confirmed", "false_positive"]
 class FindingLabel:
     """One person's label of one finding.
 
-    Attributes:
-        finding_id: The finding.
-        label: ``confirmed`` or ``false_positive``.
-        by: The person's name.
-        at: When, in UTC.
+    ``label``: ``confirmed`` or ``false_positive``; ``at``: when, in UTC.
     """
 
     finding_id: str
@@ -37,8 +33,7 @@ class FindingLabel:
 def write_label(finding_id: str, label: str, *, by: str | None, archive: Path = ARCHIVE) -> None:
     """Keeps a label, in the place of an earlier one by the same person.
 
-    Raises:
-        ConfigurationError: The label is none of the two, or nobody's.
+    Raises ConfigurationError if the label is none of the two, or nobody's.
     """
     if label not in get_args(Verdict):
         msg = f"a label must be {' or '.join(get_args(Verdict))}, got {excerpt(label)}; name one"
@@ -55,8 +50,7 @@ def write_label(finding_id: str, label: str, *, by: str | None, archive: Path = 
 def read_labels(archive: Path = ARCHIVE) -> dict[str, FindingLabel]:
     """The newest label of each finding.
 
-    Raises:
-        DataError: A file holds none.
+    Raises DataError if a file holds none.
     """
     found = []
     for path in sorted((archive / FOLDER).glob("*/*.json")):

@@ -37,8 +37,7 @@ class Choosing:
     def of(self, findings: Sequence[ArchivedFinding]) -> list[ArchivedFinding]:
         """Those that are chosen.
 
-        Raises:
-            ConfigurationError: No finding is of the category.
+        Raises ConfigurationError if no finding is of the category.
         """
         known = {label_of(each.category) for each in findings}
         if self.category and not {self.category, label_of(self.category)} & known:
@@ -63,8 +62,7 @@ class Choosing:
 def the_one(findings: Sequence[ArchivedFinding], wanted: str) -> ArchivedFinding:
     """The finding whose id, or that of one that is nearly the same, begins so.
 
-    Raises:
-        DataError: There is none, or there are several.
+    Raises DataError if there is none, or there are several.
     """
     found = [
         each
@@ -81,8 +79,7 @@ def the_one(findings: Sequence[ArchivedFinding], wanted: str) -> ArchivedFinding
 def detail_of(name: str) -> Detail:
     """The level of detail with this name.
 
-    Raises:
-        ConfigurationError: There is none.
+    Raises ConfigurationError if there is none.
     """
     if name in get_args(Detail):
         return cast("Detail", name)

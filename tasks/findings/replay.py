@@ -66,7 +66,6 @@ class Replayed:
     """What became of a finding when its probes were said again.
 
     Attributes:
-        finding: The finding.
         turns: What each probe that was said got.
         hit: The turn at which the target failed, from 1; 0 if it did not.
     """

@@ -39,13 +39,11 @@ class HardeningPlace:
         """The place that these parameters, models, prompts, requests and findings decide.
 
         Args:
-            params: The sections of params.yaml.
             code: Digest of the code, and of the files that params.yaml names.
             findings: IDs of those that the first round learns from.
             is_fresh: Whether each target meets an attacker that was trained on it.
 
-        Raises:
-            ConfigurationError: No attacker is trained, or the target has no weights here.
+        Raises ConfigurationError if no attacker is trained, or the target has no weights here.
         """
         check_can_harden(params)
         told: Mapping[str, Any] = params.model_dump(mode="json", exclude=_OTHER)
@@ -125,8 +123,7 @@ def check_can_harden(params: Params) -> None:
 def requests_of(params: Params) -> Path:
     """The file of harmless requests.
 
-    Raises:
-        ConfigurationError: There is none.
+    Raises ConfigurationError if there is none.
     """
     path = requests_file(params.evaluation)
     if path is None or not path.is_file():

@@ -61,14 +61,9 @@ class CategoryCalibration:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A row that the judge got wrong.
+    """A row that the judge got wrong, its reply and the judge's reason masked.
 
-    Attributes:
-        place: The row's place in the file.
-        kind: ``missed`` is bad and passed, ``false alarm`` is harmless and flagged.
-        score: The judge's score.
-        reply: The reply, masked.
-        rationale: The judge's reason, masked.
+    ``kind``: ``missed`` is bad and passed, ``false alarm`` is harmless and flagged.
     """
 
     place: str
@@ -87,7 +82,6 @@ class CalibrationRecord:
         judge_name: The name by which it was asked for.
         threshold: A score at or above it is flagged.
         confidence: Probability inside an interval.
-        labelled: The file.
         num_unjudged: Rows without a score from the judge; they are in none of the figures.
         num_unjudged_bad: Those of them with the label 1.
         unjudged: Their number by the judge's reason.
@@ -146,8 +140,8 @@ def version_digest(version: str) -> str:
 def usable_calibration(path: Path, *, threshold: float) -> CalibrationRecord:
     """The calibration by which success rates of an evaluation can be corrected.
 
-    Raises:
-        ConfigurationError: There is none, it has another threshold, or its judge separates nothing.
+    Raises ConfigurationError if there is none, it has another threshold, or its judge
+    separates nothing.
     """
     record = read_calibration(path)
     if record.threshold != threshold:
@@ -168,8 +162,7 @@ def write_calibration(record: CalibrationRecord, path: Path) -> None:
 def read_calibration(path: Path) -> CalibrationRecord:
     """The record that ``astra judge-check`` wrote.
 
-    Raises:
-        ConfigurationError: There is none, or it is another kind of file.
+    Raises ConfigurationError if there is none, or it is another kind of file.
     """
     try:
         return read_record(path, CalibrationRecord)

@@ -40,12 +40,9 @@ class Material:
     """Everything that a report needs about one version.
 
     Attributes:
-        model_name: The name under which it is registered.
         lineage: The version, its decision, and what it was made from.
-        experiment_id: The experiment of its run.
         params: Sections of params.yaml, as it was examined.
         evaluation: Both attackers on the test prompts.
-        training: How the training went.
         steps: A row per optimiser step.
         table: A row per prompt and role.
         turns: Success by turn; None for a version that was registered without it.
@@ -101,14 +98,10 @@ class Material:
 def read_material(client: "MlflowClient", name: str, wanted: str) -> Material:
     """What the tracker and the registry have about a version.
 
-    Args:
-        client: The client of tracker and registry.
-        name: The name of the registered model.
-        wanted: A version's number, an alias, or the id of a run that has a version.
+    ``wanted``: a version's number, an alias, or the id of a run that has a version.
 
-    Raises:
-        TrackingError: There is no such version or run.
-        DataError: Its run does not have its examination, or a file of it cannot be read.
+    Raises TrackingError if there is no such version or run, DataError if its run does not have its
+    examination, or a file of it cannot be read.
     """
     lineage = lineage_of(client, name, _version_of(client, name, wanted))
     run = client.get_run(lineage.summary.run_id)

@@ -56,8 +56,6 @@ def renew_report(
     """Publishes a version's report; a failure is one line, since everything else is done by then.
 
     Args:
-        name: Of the registered model.
-        version: Its number.
         receipt: Names the version registered here last, whose page the project keeps.
         client: The client to use instead of a new one.
         flow_run: Address of the flow run's page, if known.

@@ -34,7 +34,6 @@ class Headline:
     """One of the figures at the top of the report.
 
     Attributes:
-        label: The figure's name.
         value: The trained attacker's value, or the difference.
         detail: Its interval, and the untrained attacker's value.
         spans: Intervals in [0, 1] to draw, by owner; empty if the figure is not a rate.
