@@ -254,7 +254,7 @@ def _repeat(
 
     found = replayer.replay(chosen)
     # What is told is what this target said, as far as it was asked.
-    outcomes = [SuiteCase.of(own, shown(own.seen(), level)) for own in found]
+    outcomes = [SuiteCase(shown(own.seen(), level), bool(own.hit), own.failure) for own in found]
     for place in export(name, outcomes, to):
         say(f"{place} is written")
     hits, lost = sum(bool(own.hit) for own in found), sum(bool(own.failure) for own in found)

@@ -110,11 +110,6 @@ class SuiteCase:
     failure: str = ""
     label: str = ""
 
-    @classmethod
-    def of(cls, own: Replayed, shown: ArchivedFinding) -> "SuiteCase":
-        """The outcome of a replay, told of what is shown of its finding."""
-        return cls(shown, bool(own.hit), own.failure)
-
 
 def hits_of(outcomes: Iterable[SuiteCase]) -> list[ArchivedFinding]:
     """The findings of the outcomes that are hits."""
