@@ -1,7 +1,6 @@
 """What a round has changed: attack success, over-refusal, and perplexity on harmless text."""
 
 import math
-from dataclasses import asdict
 from statistics import fmean
 from typing import TYPE_CHECKING, cast
 
@@ -32,7 +31,7 @@ def measure(number: int, place: HardeningPlace) -> Hardening:
             _meet(attacker, target, place)
     path = place.file(f"round_{number}.json")
     if not path.is_file():
-        write_record(asdict(_round(number, place)), path)
+        write_record(_round(number, place), path)
     return gathered(number, place)
 
 
@@ -45,15 +44,13 @@ def gathered(number: int, place: HardeningPlace) -> Hardening:
         }
         for target in range(number + 1)
     }
-    rounds = [
-        read_record(place.file(f"round_{own}.json"), HardeningRound) for own in range(number + 1)
-    ]
+    paths = [place.file(f"round_{own}.json") for own in range(number + 1)]
     return Hardening(
         key=place.key,
         attacker=attacker_digest(ATTACKER),
         num_prompts=read_json(place.file(_cell(0, 0)))["num_prompts"],
         confidence=place.params.evaluation.confidence,
-        rounds=tuple(rounds),
+        rounds=tuple(read_record(path, HardeningRound) for path in paths),
         success=success,
     )
 
@@ -67,8 +64,8 @@ def _meet(attacker: int, target: int, place: HardeningPlace) -> None:
     path = place.file(_cell(attacker, target))
     if path.is_file():
         return
-    weights, base = place.attacker(attacker), place.base(target)
-    found, _ = evaluate_checkpoint(weights, place.params, base=base)
+    base = place.base(target)
+    found, _ = evaluate_checkpoint(place.attacker(attacker), place.params, base=base)
     write_json({"rate": found["attacker"][RATE], "num_prompts": found["num_prompts"]}, path)
 
 
