@@ -9,6 +9,7 @@ from tasks.params.builtin_limits import check_openers
 from tasks.params.schema import Params
 from tasks.pipeline.stage import sections_for
 from tasks.promotion.known_prompts import fingerprint
+from tasks.records.prompt_pieces import num_rows_in
 from tasks.records.prompt_table import SPLITS
 from tasks.records.prompts import read_prompts
 from tasks.stages.prompts import PromptsFiles, PromptsParams, PromptsSetup, prepare_prompts
@@ -59,7 +60,7 @@ def fresh_prompts(
     )
     validate_prompts(ValidationSetup.of(sections_for(ValidationParams, own)), files)
     paths = [valid / f"{split}.parquet" for split in SPLITS]
-    found = [prompt for path in paths if _num_rows(path) for prompt in read_prompts(path)]
+    found = [prompt for path in paths if num_rows_in(path) for prompt in read_prompts(path)]
     fresh = [prompt for prompt in found if fingerprint(prompt.text) not in known]
     if not fresh:
         msg = (
@@ -69,9 +70,3 @@ def fresh_prompts(
         )
         raise DataError(msg)
     return fresh[:wanted], len(found) - len(fresh)
-
-
-def _num_rows(path: Path) -> int:
-    import pyarrow.parquet as pq
-
-    return int(pq.read_metadata(path).num_rows)

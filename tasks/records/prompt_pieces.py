@@ -71,5 +71,4 @@ def _opened(path: Path) -> Iterator["pq.ParquetFile"]:
 def num_rows_in(path: Path) -> int:
     """The number of prompts in a file, without reading them."""
     with _opened(path) as file:
-        num_rows: int = file.metadata.num_rows
-        return num_rows
+        return int(file.metadata.num_rows)
