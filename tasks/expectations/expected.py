@@ -34,10 +34,10 @@ def holds(check: str, column: str) -> Any:
     """A critical expectation that a fact is true of every row."""
     from great_expectations.expectations import ExpectColumnValuesToBeInSet
 
-    return named(ExpectColumnValuesToBeInSet, check, "critical", column=column, value_set=[True])
+    return named(ExpectColumnValuesToBeInSet, check, column=column, value_set=[True])
 
 
-def named(kind: Any, check: str, level: Level, **rest: Any) -> Any:
+def named(kind: Any, check: str, level: Level = "critical", **rest: Any) -> Any:
     """An expectation under the name and level it is reported by."""
     severity = "critical" if level == "critical" else "warning"
     return kind(severity=severity, meta={"check": check, "level": level}, **rest)

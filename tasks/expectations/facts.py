@@ -171,16 +171,17 @@ def rollout_facts(frame: pd.DataFrame, limits: TokenLimits = NO_LIMITS) -> pd.Da
             "failed": failed.astype(float),
             "unjudged": [float(bool(own) and all(own)) for own in gaps],
             "truncated": (frame["truncated_tokens"] > 0).astype(float),
-            "depth_matches": frame["path"].map(_depth) == frame["depth"],
-            "parent_matches": frame["path"].map(_parent) == frame["parent"],
+            "depth_matches": frame["path"].map(lambda at: at.count(".") + 1) == frame["depth"],
+            "parent_matches": frame["path"].map(lambda at: at.rpartition(".")[0])
+            == frame["parent"],
             "parent_known": [not key[-1] or key in known for key in parents],
             "num_probe_ids": frame["probe_ids"].map(_size),
             "num_probe_logprobs": frame["probe_logprobs"].map(_size),
             "num_probe_mask": frame["probe_mask"].map(_size),
             "reference_fits": _reference_fits(frame),
-            "logprobs_valid": _all(
-                frame, ("probe_logprobs", "reference_logprobs"), _logprobs_valid
-            ),
+            "logprobs_valid": frame[["probe_logprobs", "reference_logprobs"]]
+            .map(_logprobs_valid)
+            .all(axis="columns"),
             "target_logprobs_valid": frame["target_logprobs"].map(_logprobs_valid),
             "min_probe_id": frame["probe_ids"].map(lambda ids: min(items(ids), default=0)),
             "max_probe_id": frame["probe_ids"].map(lambda ids: max(items(ids), default=0)),
@@ -199,18 +200,6 @@ def rollout_facts(frame: pd.DataFrame, limits: TokenLimits = NO_LIMITS) -> pd.Da
 
 def _size(cell: Any) -> int:
     return len(items(cell))
-
-
-def _depth(path: str) -> int:
-    return path.count(".") + 1
-
-
-def _parent(path: str) -> str:
-    return path.rpartition(".")[0]
-
-
-def _all(frame: pd.DataFrame, columns: Sequence[str], holds: Any) -> pd.Series:
-    return frame[list(columns)].map(holds).all(axis="columns")
 
 
 def _logprobs_valid(cell: Any) -> bool:

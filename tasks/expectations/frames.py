@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,7 @@ def validate_frame(
         rows = frame.reset_index(drop=True)
     results = {result.expectation_config.meta["check"]: result for result in _results(rows, suite)}
     checks = [
-        _check(expectation, results[expectation.meta["check"]], _Ids(rows[id_column], spelled))
+        _check(expectation, results[expectation.meta["check"]], rows[id_column], spelled=spelled)
         for expectation in suite.expectations
     ]
     return ValidationReport(subject=suite.name, num_rows=len(rows), checks=tuple(checks))
@@ -82,7 +82,7 @@ def validate_rollouts(
     pieces: Iterable[pd.DataFrame],
     *,
     max_failed_fraction: float,
-    vocabulary_size: int | None = None,
+    vocabulary_size: int,
     limits: TokenLimits = NO_LIMITS,
 ) -> ValidationReport:
     """The report on the rows of rollouts.parquet, checked by the rollout suite.
@@ -90,7 +90,7 @@ def validate_rollouts(
     Args:
         pieces: One row per turn, each piece with whole graphs. They are read one after the
             other, and only numbers are kept of each.
-        vocabulary_size: The attacker's; None leaves the upper end of token ids unchecked.
+        vocabulary_size: The attacker's.
 
     Returns its profile does not yet know whose the turns and the scores are.
     """
@@ -121,25 +121,16 @@ def _results(rows: pd.DataFrame, suite: "ExpectationSuite") -> list[Any]:
     return list(batch.validate(suite, result_format={"result_format": "COMPLETE"}).results)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ids:
-    """Names rows and keys as the report shows them."""
-
-    of_rows: pd.Series
-    spelled: Callable[[Any], str]
-
-    def of_row(self, row: int) -> str:
-        key = self.of_rows.iloc[row]
-        return str(key) if pd.isna(key) else self.spelled(key)
-
-
-def _check(expectation: Any, result: Any, ids: _Ids) -> Check:
+def _check(
+    expectation: Any, result: Any, ids: pd.Series, *, spelled: Callable[[Any], str]
+) -> Check:
     """One result of the library in our words, without the values it quotes."""
     found = result.result or {}
     failed = not result.success
     rows = tuple(sorted(int(row) for row in found.get("unexpected_index_list") or ()))
     leaking = (found.get("details") or {}).get("sample_ids", ())
-    samples = list(map(ids.of_row, rows[:_NUM_SAMPLES])) or list(map(ids.spelled, leaking))
+    keys = [ids.iloc[row] for row in rows[:_NUM_SAMPLES]] or leaking
+    samples = (str(key) if pd.isna(key) else spelled(key) for key in keys)
     is_counted = "unexpected_count" in found
     seen = found.get("unexpected_count" if is_counted else "observed_value")
     return Check(
@@ -159,10 +150,8 @@ def _check(expectation: Any, result: Any, ids: _Ids) -> Check:
 
 
 def _column_of(expectation: Any) -> str:
-    for name in ("column", "column_A", "key"):
-        if value := getattr(expectation, name, None):
-            return str(value)
-    return ""
+    names = (getattr(expectation, name, None) for name in ("column", "column_A", "key"))
+    return next((str(name) for name in names if name), "")
 
 
 def _limit_of(expectation: Any) -> str:
@@ -170,10 +159,8 @@ def _limit_of(expectation: Any) -> str:
     upper = "<" if getattr(expectation, "strict_max", False) else "<="
     lower = ">" if getattr(expectation, "strict_min", False) else ">="
     signs = {"min_value": lower, "max_value": upper}
-    bounds = {name: getattr(expectation, name, None) for name in signs}
-    return " ".join(
-        f"{signs[name]} {bound:g}" for name, bound in bounds.items() if bound is not None
-    )
+    bounds = ((sign, getattr(expectation, name, None)) for name, sign in signs.items())
+    return " ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
 
 
 def _note(result: Any) -> str:

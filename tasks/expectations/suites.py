@@ -39,7 +39,12 @@ def prompt_row_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
     }
     if (most := validation.max_prompt_score) is not None:
         limits["prompt_score"] = ("prompt_score", {"max_value": most, "strict_max": True})
-    limits |= _of_languages(validation)
+    other = {"max_value": validation.max_non_ascii_fraction}
+    if validation.languages:
+        limits["foreign_script"] = ("foreign_letters", other)
+        limits["language"] = ("other_language", {"max_value": _MAX_OTHER_LANGUAGE})
+    else:
+        limits["non_ascii"] = ("non_ascii_fraction", other)
     findings = BROKEN_TEXT + (PERSONAL_DATA if validation.reject_personal_data else ())
     within = [
         named(ExpectColumnValuesToBeBetween, check, "row", column=column, **bounds)
@@ -59,17 +64,6 @@ def prompt_row_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
     return _suite("prompts one by one", [*within, *clean])
 
 
-def _of_languages(validation: ValidationConfiguration) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Limits on characters only, where the project names no languages."""
-    most = {"max_value": validation.max_non_ascii_fraction}
-    if not validation.languages:
-        return {"non_ascii": ("non_ascii_fraction", most)}
-    return {
-        "foreign_script": ("foreign_letters", most),
-        "language": ("other_language", {"max_value": _MAX_OTHER_LANGUAGE}),
-    }
-
-
 def prompt_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
     """What the set of prompts must be, rejected rows included.
 
@@ -78,96 +72,64 @@ def prompt_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
     from great_expectations import expectations as gx
     from great_expectations.expectations.row_conditions import Column
 
-    filled = [
-        named(gx.ExpectColumnValuesToNotBeNull, f"{name}_present", "critical", column=name)
-        for name in ("prompt_id", "text", "split", "family")
-    ]
-    enough = [
-        named(
-            gx.ExpectTableRowCountToBeBetween,
-            f"{split}_rows",
-            "critical",
-            min_value=validation.min_prompts,
-            row_condition=(Column("split") == split) & (Column("rejected") == 0.0),
-        )
-        for split in SPLITS
-    ]
-    return _suite("prompts", [*filled, *_of_the_whole(validation), *enough])
-
-
-def _of_the_whole(validation: ValidationConfiguration) -> list[Any]:
-    """What holds of ids, texts, splits, families and licences."""
-    from great_expectations import expectations as gx
-
     from tasks.expectations.custom import ExpectNoLeakage
 
+    filled, between = gx.ExpectColumnValuesToNotBeNull, gx.ExpectColumnValuesToBeBetween
+    within, without = gx.ExpectColumnValuesToBeInSet, gx.ExpectColumnValuesToNotBeInSet
+    mean, most_rejected = gx.ExpectColumnMeanToBeBetween, validation.max_rejected_fraction
+    present = [
+        named(filled, f"{name}_present", column=name)
+        for name in ("prompt_id", "text", "split", "family")
+    ]
     leaks = [
         named(
             ExpectNoLeakage,
             check,
-            "critical",
             key=key,
             description=f"All rows of one {key} must be in one split.",
         )
         for check, key in (("id_leakage", "prompt_id"), ("family_leakage", "family"))
     ]
-    return [
+    of_the_whole = [
         holds("id_matches_text", "id_matches"),
-        named(gx.ExpectColumnValuesToBeUnique, "id_unique", "critical", column="prompt_id"),
-        named(
-            gx.ExpectColumnValuesToBeBetween,
-            "text_not_empty",
-            "critical",
-            column="num_characters",
-            min_value=1,
-        ),
-        named(
-            gx.ExpectColumnValuesToBeInSet,
-            "split_known",
-            "critical",
-            column="split",
-            value_set=list(SPLITS),
-        ),
+        named(gx.ExpectColumnValuesToBeUnique, "id_unique", column="prompt_id"),
+        named(between, "text_not_empty", column="num_characters", min_value=1),
+        named(within, "split_known", column="split", value_set=list(SPLITS)),
         *leaks,
-        named(
-            gx.ExpectColumnMeanToBeBetween,
-            "rejected_fraction",
-            "critical",
-            column="rejected",
-            max_value=validation.max_rejected_fraction,
-        ),
-        named(
-            gx.ExpectColumnValuesToNotBeInSet,
-            "licence_known",
-            "warning",
-            column="licence",
-            value_set=["unknown", ""],
-        ),
+        named(mean, "rejected_fraction", column="rejected", max_value=most_rejected),
+        named(without, "licence_known", "warning", column="licence", value_set=["unknown", ""]),
     ]
+    enough = [
+        named(
+            gx.ExpectTableRowCountToBeBetween,
+            f"{split}_rows",
+            min_value=validation.min_prompts,
+            row_condition=(Column("split") == split) & (Column("rejected") == 0.0),
+        )
+        for split in SPLITS
+    ]
+    return _suite("prompts", [*present, *of_the_whole, *enough])
 
 
 def rollout_suite(
-    *, max_failed_fraction: float, vocabulary_size: int | None = None, are_verdicts: bool = False
+    *, max_failed_fraction: float, vocabulary_size: int, are_verdicts: bool
 ) -> "ExpectationSuite":
     """What the rollouts must be before anything learns from them; reads ``rollout_facts``.
 
     Args:
-        vocabulary_size: The attacker's; None leaves the upper end of token ids unchecked.
+        vocabulary_size: The attacker's.
         are_verdicts: Every score is 0 or 1. Equal scores can then mean a target that never, or
             always, offends, rather than a scorer that ignores the text.
     """
     from great_expectations import expectations as gx
 
-    limits: dict[str, tuple[Any, dict[str, Any]]] = {
-        "rows_present": (gx.ExpectTableRowCountToBeBetween, {"min_value": 1}),
-        "row_id_present": (gx.ExpectColumnValuesToNotBeNull, {"column": "row_id"}),
-        "row_id_unique": (gx.ExpectColumnValuesToBeUnique, {"column": "row_id"}),
-        "failed_fraction": (
-            gx.ExpectColumnMeanToBeBetween,
-            {"column": "failed", "max_value": max_failed_fraction},
-        ),
-    }
-    of_all = [named(kind, check, "critical", **rest) for check, (kind, rest) in limits.items()]
+    filled, mean = gx.ExpectColumnValuesToNotBeNull, gx.ExpectColumnMeanToBeBetween
+    of_all = [
+        named(gx.ExpectTableRowCountToBeBetween, "rows_present", min_value=1),
+        named(filled, "row_id_present", column="row_id"),
+        named(gx.ExpectColumnValuesToBeUnique, "row_id_unique", column="row_id"),
+        named(mean, "failed_fraction", column="failed", max_value=max_failed_fraction),
+    ]
     tree = [holds(name, name) for name in ("depth_matches", "parent_matches", "parent_known")]
     of_ok = [
         *_token_checks(vocabulary_size),
@@ -176,11 +138,11 @@ def rollout_suite(
     return _suite("rollouts", [*of_all, *tree, *of_ok, *rollout_warnings()])
 
 
-def _token_checks(vocabulary_size: int | None) -> list[Any]:
+def _token_checks(vocabulary_size: int) -> list[Any]:
     from great_expectations import expectations as gx
 
     between, equal = gx.ExpectColumnValuesToBeBetween, gx.ExpectColumnPairValuesToBeEqual
-    last = None if vocabulary_size is None else vocabulary_size - 1
+    last = vocabulary_size - 1
     return [
         of_ok(between, "probe_not_empty", column="num_probe_ids", min_value=1),
         of_ok(equal, "logprobs_per_token", column_A="num_probe_ids", column_B="num_probe_logprobs"),
@@ -189,11 +151,7 @@ def _token_checks(vocabulary_size: int | None) -> list[Any]:
         of_ok_holds("logprobs_valid", "logprobs_valid"),
         of_ok_holds("target_logprobs_valid", "target_logprobs_valid"),
         of_ok(between, "token_ids_from_zero", column="min_probe_id", min_value=0),
-        *(
-            [of_ok(between, "token_ids_known", column="max_probe_id", max_value=last)]
-            if last is not None
-            else []
-        ),
+        of_ok(between, "token_ids_known", column="max_probe_id", max_value=last),
     ]
 
 
@@ -201,16 +159,15 @@ def _score_checks(level_of_equal: Level) -> list[Any]:
     from great_expectations import expectations as gx
 
     between, equal = gx.ExpectColumnValuesToBeBetween, gx.ExpectColumnPairValuesToBeEqual
-    present = gx.ExpectColumnValuesToNotBeNull
+    filled, longest = gx.ExpectColumnValuesToNotBeNull, gx.ExpectColumnMaxToBeBetween
+    replies: dict[str, Any] = {"column_A": "num_responses", "column_B": "num_response_scores"}
     return [
-        of_ok(
-            equal, "score_per_response", column_A="num_responses", column_B="num_response_scores"
-        ),
+        of_ok(equal, "score_per_response", **replies),
         of_ok_holds("response_scores_valid", "scores_valid"),
         of_ok_holds("score_is_mean", "score_is_mean"),
-        of_judged(present, "score_present", column="score"),
+        of_judged(filled, "score_present", column="score"),
         of_ok(between, "score_range", column="score", min_value=0.0, max_value=1.0),
-        of_ok(present, "probe_score_present", column="probe_score"),
+        of_ok(filled, "probe_score_present", column="probe_score"),
         of_ok(between, "probe_score_range", column="probe_score", min_value=0.0, max_value=1.0),
         of_ok_holds("reward_finite", "reward_finite"),
         # One value for everything means that the scorer ignores the text.
@@ -221,12 +178,7 @@ def _score_checks(level_of_equal: Level) -> list[Any]:
             column="score",
             min_value=2,
         ),
-        of_ok(
-            gx.ExpectColumnMaxToBeBetween,
-            "some_response_has_text",
-            column="response_characters",
-            min_value=1,
-        ),
+        of_ok(longest, "some_response_has_text", column="response_characters", min_value=1),
     ]
 
 

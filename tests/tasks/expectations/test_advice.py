@@ -8,7 +8,8 @@ pytestmark = pytest.mark.real
 
 
 def test_each_warning_has_its_advice_and_no_advice_is_of_no_check():
-    suites = (prompt_suite(ValidationConfiguration()), rollout_suite(max_failed_fraction=0.1))
+    of_rollouts = rollout_suite(max_failed_fraction=0.1, vocabulary_size=50, are_verdicts=False)
+    suites = (prompt_suite(ValidationConfiguration()), of_rollouts)
     levels = {
         each.meta["check"]: each.meta["level"] for suite in suites for each in suite.expectations
     }

@@ -62,7 +62,9 @@ def validate(frame):
 def report_of(frame, *checks, limits=NO_LIMITS, are_verdicts=False):
     """The report on these checks, without the time that all the others take."""
     facts = rollout_facts(frame, limits)
-    suite = rollout_suite(max_failed_fraction=0.2, are_verdicts=are_verdicts)
+    suite = rollout_suite(
+        max_failed_fraction=0.2, vocabulary_size=VOCABULARY, are_verdicts=are_verdicts
+    )
     suite.expectations = [each for each in suite.expectations if each.meta["check"] in checks]
     return validate_frame(facts, suite, id_column="row_id")
 
