@@ -108,17 +108,17 @@ class Lineage:
 
 def version_summaries(client: "MlflowClient", name: str) -> list[VersionSummary]:
     """Every version of a model, newest first; empty without any."""
-    aliases = _by_version(aliases_in(client, name))
-    found = _versions(client, name)
-    return [_summary(version, aliases.get(str(version.version), ())) for version in found]
+    aliases = aliases_in(client, name)
+    return [_summary(version, aliases) for version in _versions(client, name)]
 
 
 def lineage_of(client: "MlflowClient", name: str, wanted: str) -> Lineage:
     """What a version was made from. Raises TrackingError if there is no such version."""
     versions = {str(version.version): version for version in _versions(client, name)}
+    aliases = aliases_in(client, name)
     version = versions.get(wanted) or version_behind(client, name, wanted)
     if version is None:
-        known = sorted({*versions, *aliases_in(client, name)}) or "none"
+        known = sorted({*versions, *aliases}) or "none"
         msg = (
             f"registered model '{name}' must have version or alias '{wanted}', got {known}; "
             "see 'astra history'"
@@ -126,9 +126,8 @@ def lineage_of(client: "MlflowClient", name: str, wanted: str) -> Lineage:
         raise TrackingError(msg)
     run = client.get_run(str(version.run_id))
     tags, own = lineage_record(client, version), dict(run.data.tags)
-    aliases = _by_version(aliases_in(client, name))
     return Lineage(
-        _summary(version, aliases.get(str(version.version), ())),
+        _summary(version, aliases),
         tags.get(CHECKPOINT_DIGEST_TAG, ""),
         tags.get("astra.target_digest", ""),
         tags.get("astra.run_key", ""),
@@ -144,22 +143,15 @@ def _versions(client: "MlflowClient", name: str) -> list["ModelVersion"]:
     return sorted(found, key=lambda version: -int(version.version))
 
 
-def _by_version(aliases: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    return {
-        version: tuple(sorted(name for name, own in aliases.items() if own == version))
-        for version in aliases.values()
-    }
-
-
-def _summary(version: "ModelVersion", aliases: tuple[str, ...]) -> VersionSummary:
-    tags = dict(version.tags)
+def _summary(version: "ModelVersion", aliases: Mapping[str, str]) -> VersionSummary:
+    tags, number = dict(version.tags), str(version.version)
     ends = ("", "_low", "_high")
-    rates = tuple(_number(tags.get(f"attack_success_rate{end}")) for end in ends)
+    rates = (_number(tags.get(f"attack_success_rate{end}")) for end in ends)
     told = [rate for rate in rates if rate is not None]
     created = datetime.fromtimestamp(int(version.creation_timestamp) / 1000, UTC)
     return VersionSummary(
-        str(version.version),
-        aliases,
+        number,
+        tuple(sorted(alias for alias, own in aliases.items() if own == number)),
         created.isoformat(timespec="seconds"),
         tags.get("algorithm", ""),
         tags.get("seed", ""),
