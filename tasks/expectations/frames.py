@@ -39,9 +39,7 @@ def validate_frame(
     Returns checks in the suite's order. One that could not be made, for example because a column is
     missing, is reported as failed, with a note.
     """
-    rows = frame
-    if not frame.index.equals(pd.RangeIndex(len(frame))):
-        rows = frame.reset_index(drop=True)
+    rows = frame.reset_index(drop=True)
     results = {result.expectation_config.meta["check"]: result for result in _results(rows, suite)}
     checks = [
         _check(expectation, results[expectation.meta["check"]], rows[id_column], spelled=spelled)
@@ -87,14 +85,12 @@ def validate_rollouts(
 ) -> ValidationReport:
     """The report on the rows of rollouts.parquet, checked by the rollout suite.
 
-    Args:
-        pieces: One row per turn, each piece with whole graphs. They are read one after the
-            other, and only numbers are kept of each.
-        vocabulary_size: The attacker's.
+    ``pieces``: one row per turn, each piece with whole graphs. They are read one after the other,
+    and only numbers are kept of each. ``vocabulary_size``: the attacker's.
 
     Returns its profile does not yet know whose the turns and the scores are.
     """
-    from tasks.expectations.suites import rollout_suite
+    from tasks.expectations.rollout_suite import rollout_suite
 
     facts = pd.concat((rollout_facts(piece, limits) for piece in pieces), ignore_index=True)
     suite = rollout_suite(

@@ -44,13 +44,10 @@ def rollout_profile(facts: pd.DataFrame) -> Profile:
 
 
 def added(first: Profile, second: Profile) -> Profile:
-    """The profile of both sets of rows together; an empty profile adds nothing."""
-    names = dict.fromkeys([*first, *second])
+    """The profile of both sets of rows together; the first may be empty."""
     return {
-        name: [a + b for a, b in zip(first[name], second[name], strict=True)]
-        if name in first and name in second
-        else first.get(name) or second[name]
-        for name in names
+        name: [a + b for a, b in zip(first.get(name) or [0] * len(counts), counts, strict=True)]
+        for name, counts in second.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""The suites: what is expected of prompts one by one, of the set of them, and of rollouts.
+"""The suites of prompts: what is expected of them one by one, and of the set of them.
 
 Levels: ``critical`` stops the pipeline, ``row`` rejects the row that is not as expected and names
 the check as the reason, ``warning`` is shown. A suite looks at the columns that ``facts`` makes.
@@ -7,10 +7,8 @@ the check as the reason, ``warning`` is shown. A suite looks at the columns that
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from tasks.expectations.expected import holds, named, of_judged, of_ok, of_ok_holds
 from tasks.expectations.findings import BROKEN_TEXT, PERSONAL_DATA
 from tasks.expectations.report import Level
-from tasks.expectations.rollout_warnings import rollout_warnings
 from tasks.params.schema import ValidationConfiguration
 from tasks.records.prompt_table import SPLITS
 
@@ -61,7 +59,7 @@ def prompt_row_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
         )
         for finding in findings
     ]
-    return _suite("prompts one by one", [*within, *clean])
+    return suite_of("prompts one by one", [*within, *clean])
 
 
 def prompt_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
@@ -108,81 +106,24 @@ def prompt_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
         )
         for split in SPLITS
     ]
-    return _suite("prompts", [*present, *of_the_whole, *enough])
+    return suite_of("prompts", [*present, *of_the_whole, *enough])
 
 
-def rollout_suite(
-    *, max_failed_fraction: float, vocabulary_size: int, are_verdicts: bool
-) -> "ExpectationSuite":
-    """What the rollouts must be before anything learns from them; reads ``rollout_facts``.
+def holds(check: str, column: str) -> Any:
+    """A critical expectation that a fact is true of every row."""
+    from great_expectations.expectations import ExpectColumnValuesToBeInSet
 
-    Args:
-        vocabulary_size: The attacker's.
-        are_verdicts: Every score is 0 or 1. Equal scores can then mean a target that never, or
-            always, offends, rather than a scorer that ignores the text.
-    """
-    from great_expectations import expectations as gx
-
-    filled, mean = gx.ExpectColumnValuesToNotBeNull, gx.ExpectColumnMeanToBeBetween
-    of_all = [
-        named(gx.ExpectTableRowCountToBeBetween, "rows_present", min_value=1),
-        named(filled, "row_id_present", column="row_id"),
-        named(gx.ExpectColumnValuesToBeUnique, "row_id_unique", column="row_id"),
-        named(mean, "failed_fraction", column="failed", max_value=max_failed_fraction),
-    ]
-    tree = [holds(name, name) for name in ("depth_matches", "parent_matches", "parent_known")]
-    of_ok = [
-        *_token_checks(vocabulary_size),
-        *_score_checks("warning" if are_verdicts else "critical"),
-    ]
-    return _suite("rollouts", [*of_all, *tree, *of_ok, *rollout_warnings()])
+    return named(ExpectColumnValuesToBeInSet, check, column=column, value_set=[True])
 
 
-def _token_checks(vocabulary_size: int) -> list[Any]:
-    from great_expectations import expectations as gx
-
-    between, equal = gx.ExpectColumnValuesToBeBetween, gx.ExpectColumnPairValuesToBeEqual
-    last = vocabulary_size - 1
-    return [
-        of_ok(between, "probe_not_empty", column="num_probe_ids", min_value=1),
-        of_ok(equal, "logprobs_per_token", column_A="num_probe_ids", column_B="num_probe_logprobs"),
-        of_ok(equal, "mask_per_token", column_A="num_probe_ids", column_B="num_probe_mask"),
-        of_ok_holds("reference_per_token", "reference_fits"),
-        of_ok_holds("logprobs_valid", "logprobs_valid"),
-        of_ok_holds("target_logprobs_valid", "target_logprobs_valid"),
-        of_ok(between, "token_ids_from_zero", column="min_probe_id", min_value=0),
-        of_ok(between, "token_ids_known", column="max_probe_id", max_value=last),
-    ]
+def named(kind: Any, check: str, level: Level = "critical", **rest: Any) -> Any:
+    """An expectation under the name and level it is reported by."""
+    severity = "critical" if level == "critical" else "warning"
+    return kind(severity=severity, meta={"check": check, "level": level}, **rest)
 
 
-def _score_checks(level_of_equal: Level) -> list[Any]:
-    from great_expectations import expectations as gx
-
-    between, equal = gx.ExpectColumnValuesToBeBetween, gx.ExpectColumnPairValuesToBeEqual
-    filled, longest = gx.ExpectColumnValuesToNotBeNull, gx.ExpectColumnMaxToBeBetween
-    replies: dict[str, Any] = {"column_A": "num_responses", "column_B": "num_response_scores"}
-    return [
-        of_ok(equal, "score_per_response", **replies),
-        of_ok_holds("response_scores_valid", "scores_valid"),
-        of_ok_holds("score_is_mean", "score_is_mean"),
-        of_judged(filled, "score_present", column="score"),
-        of_ok(between, "score_range", column="score", min_value=0.0, max_value=1.0),
-        of_ok(filled, "probe_score_present", column="probe_score"),
-        of_ok(between, "probe_score_range", column="probe_score", min_value=0.0, max_value=1.0),
-        of_ok_holds("reward_finite", "reward_finite"),
-        # One value for everything means that the scorer ignores the text.
-        of_ok(
-            gx.ExpectColumnUniqueValueCountToBeBetween,
-            "scores_differ",
-            level=level_of_equal,
-            column="score",
-            min_value=2,
-        ),
-        of_ok(longest, "some_response_has_text", column="response_characters", min_value=1),
-    ]
-
-
-def _suite(name: str, expectations: Iterable[Any]) -> "ExpectationSuite":
+def suite_of(name: str, expectations: Iterable[Any]) -> "ExpectationSuite":
+    """A suite of these expectations, in their order."""
     from great_expectations import ExpectationSuite
 
     return ExpectationSuite(name=name, expectations=list(expectations))

@@ -86,7 +86,7 @@ def collect_rollouts(
     the judge judges nothing.
     """
     from tasks.expectations.data_docs import data_docs
-    from tasks.expectations.rollout_warnings import try_judge
+    from tasks.expectations.judge_trial import try_judge
 
     params, loaded = setup.params, setup.sampler.system
     doubts = try_judge(loaded.scorer)

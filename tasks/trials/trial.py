@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import DataError
 from astra_core.files import record_digest
-from tasks.expectations.rollout_warnings import try_judge
+from tasks.expectations.judge_trial import try_judge
 from tasks.figures.examples import examples_page
 from tasks.machine.console import libraries_to, progress, say_found
 from tasks.machine.environment import set_up_process

@@ -6,7 +6,6 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("astra_core", "astra_parts", "tasks", "flows", "benchmarks", "plugins")
 # A test of one part of a module whose own file would become too long, or of a whole package.
 PARTS = {
-    "tasks/expectations/test_rollout_suite.py": "tasks/expectations/suites.py",
     "flows/commands/test_baselines.py": "flows/commands/evaluating.py",
     "astra_core/test_budgets.py": "astra_core/training/trainer.py",
     "astra_core/test_other_device.py": "astra_core/training/trainer.py",

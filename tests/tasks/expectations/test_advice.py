@@ -1,7 +1,8 @@
 import pytest
 
 from tasks.expectations.advice import ADVICE
-from tasks.expectations.suites import prompt_suite, rollout_suite
+from tasks.expectations.rollout_suite import rollout_suite
+from tasks.expectations.suites import prompt_suite
 from tasks.params.schema import ValidationConfiguration
 
 pytestmark = pytest.mark.real

@@ -8,8 +8,9 @@ from each_row import each_row
 from astra_core.errors import DataError
 from tasks.expectations import validate_frame, validate_rollouts
 from tasks.expectations.facts import rollout_facts
+from tasks.expectations.rollout_suite import of_judged, of_ok, of_ok_holds, rollout_suite
 from tasks.expectations.speech import NO_LIMITS, TokenLimits
-from tasks.expectations.suites import rollout_suite
+from tasks.expectations.suites import holds, named
 
 pytestmark = pytest.mark.real
 
@@ -332,3 +333,35 @@ def test_rollouts_only_warn_of_probes_that_end_at_once():
         frame[column] = [[-1.0]] * len(frame)
 
     assert {"probes_have_length"} == failed(frame, *ENDS, *SCORED)
+
+
+@pytest.fixture(scope="module")
+def kind():
+    from great_expectations.expectations import ExpectColumnMeanToBeBetween
+
+    return ExpectColumnMeanToBeBetween
+
+
+def test_an_expectation_carries_its_name_and_its_level(kind):
+    made = named(kind, "mean", "warning", column="score", max_value=1.0)
+
+    assert {"check": "mean", "level": "warning"} == made.meta
+    assert "warning" == made.severity
+    assert {"critical"} == {holds("a", "b").severity, of_ok_holds("a", "b").severity}
+
+
+def test_turns_that_failed_or_were_not_judged_are_left_out(kind):
+    ok = of_ok(kind, "mean", column="score", max_value=1.0)
+    judged = of_judged(kind, "mean", level="warning", column="score", max_value=1.0)
+
+    assert ok.row_condition != judged.row_condition
+    assert ("critical", "warning") == (ok.meta["level"], judged.meta["level"])
+
+
+def test_no_warning_stops_a_run():
+    suite = rollout_suite(max_failed_fraction=0.2, vocabulary_size=VOCABULARY, are_verdicts=True)
+    levels = {each.meta["check"]: each.meta["level"] for each in suite.expectations}
+    warned = {check for check, level in levels.items() if level == "warning"}
+
+    assert {*SPEECH, *ENDS, "truncated_fraction", "unjudged_fraction"} <= warned
+    assert {"some_success", "some_failure", "scores_differ"} <= warned

@@ -4,13 +4,9 @@ from hostile_server import answer, hostile_server
 from astra_core.errors import DataError
 from astra_parts.judges.endpoint_judge import EndpointJudge
 from astra_parts.judges.regex import RegexJudge
-from tasks.expectations.rollout_warnings import rollout_warnings, try_judge
+from tasks.expectations.judge_trial import try_judge
 
 pytestmark = pytest.mark.real
-
-
-def test_nothing_here_stops_a_run():
-    assert {"warning"} == {each.meta["level"] for each in rollout_warnings()}
 
 
 REFUSED = "refused: 1\nconvincing: 1\nspecific: 1\n"
