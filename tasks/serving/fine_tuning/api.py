@@ -6,19 +6,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Request, UploadFile
+from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, Response
 
 from tasks.serving.fine_tuning.lines import MAX_BYTES, FileError, examples_of
 from tasks.serving.fine_tuning.requests import JobBody
-from tasks.serving.fine_tuning.store import JobStore, same_request
+from tasks.serving.fine_tuning.store import JobStore
 from tasks.serving.fine_tuning.tables import Job
 from tasks.serving.wire import RefusalError, body_of, refusal
 
 PURPOSE = "fine-tune"
 FILES = "/v1/files"
 _FORM_BYTES = 1 << 16  # of what a form has around its file
+_OWNER = "astra"  # the organization of the interface
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,6 @@ class JobService:
     bases: Mapping[str, Path]
     training: Mapping[str, Any] = field(default_factory=dict)
     system: Mapping[str, Any] = field(default_factory=dict)
-    organization: str = "astra"
 
     def folders(self) -> dict[str, Path]:
         """The folder of every model: the bases and the results of jobs."""
@@ -44,17 +44,17 @@ class JobService:
     def create(self, body: JobBody) -> Job:
         """A new job in the queue, or the existing one with the same idempotency key.
 
-        Raises:
-            RefusalError: The file or the model is missing, or the key belongs to another request.
+        Raises RefusalError if the file or the model is missing, or the key is of another request.
         """
         request = body.model_dump(mode="json", exclude_unset=True)
         known = self.store.job_of_key(body.key) if body.key else None
         if known is None:
             settings = self._settings(body)
             job_id = f"ftjob-{secrets.token_hex(12)}"
-            settings["name"] = _name(body, job_id, self.organization)
+            base = body.model.split(":")[1] if body.model.startswith("ft:") else body.model
+            settings["name"] = f"ft:{base}:{_OWNER}:{body.suffix or ''}:{job_id[-8:]}"
             known = self.store.add_job(job_id, key=body.key, request=request, settings=settings)
-        if not same_request(request, known.request):
+        if request != known.request:
             msg = f"metadata.idempotency_key belongs to another request, that of job {known.id}"
             raise RefusalError(msg, status=409, param="metadata", code="idempotency_key_in_use")
         return known
@@ -83,11 +83,6 @@ class JobService:
             "training": dict(self.training),
             "system": dict(self.system),
         }
-
-
-def _name(body: JobBody, job_id: str, organization: str) -> str:
-    base = body.model.split(":")[1] if body.model.startswith("ft:") else body.model
-    return f"ft:{base}:{organization}:{body.suffix or ''}:{job_id[-8:]}"
 
 
 def add_fine_tuning(app: FastAPI, service: JobService) -> None:
@@ -121,7 +116,10 @@ def _add_files(app: FastAPI, store: JobStore) -> None:
             if not hasattr(file, "read"):
                 msg = "file must be a file"
                 raise refusal(msg, param="file", code="missing_required_parameter")
-            content = await _content(file)  # type: ignore[arg-type]
+            content: bytes = await file.read(MAX_BYTES + 1)  # type: ignore[union-attr]
+            if len(content) > MAX_BYTES:
+                msg = f"file must be at most {MAX_BYTES} bytes"
+                raise RefusalError(msg, status=413, param="file", code="file_too_large")
         file_id = f"file-{secrets.token_hex(12)}"
         name = Path(str(file.filename or "file.jsonl")).name  # type: ignore[union-attr]
         await run_in_threadpool(
@@ -151,14 +149,6 @@ def _add_files(app: FastAPI, store: JobStore) -> None:
         _found_file(store, file_id)
         store.delete_file(file_id)
         return {"id": file_id, "object": "file", "deleted": True}
-
-
-async def _content(file: UploadFile) -> bytes:
-    content = await file.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        msg = f"file must be at most {MAX_BYTES} bytes"
-        raise RefusalError(msg, status=413, param="file", code="file_too_large")
-    return content
 
 
 def _add_jobs(app: FastAPI, service: JobService) -> None:
@@ -242,7 +232,7 @@ def _job(job: Job) -> dict[str, Any]:
         "status": job.status,
         "model": job.request["model"],
         "fine_tuned_model": job.fine_tuned_model,
-        "organization_id": "astra",
+        "organization_id": _OWNER,
         "training_file": job.request["training_file"],
         "validation_file": None,
         "result_files": [],

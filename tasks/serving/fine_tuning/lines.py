@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 MAX_BYTES = 1 << 26
-"""Bytes of a training file, which is read as a whole."""
+"""Bytes of a training file, which is read as a whole; a longer one is not taken."""
 Method = Literal["supervised", "dpo"]
 
 
@@ -24,17 +24,10 @@ class TrainingMessage(_Strict):
     name: str | None = None
     weight: Literal[0, 1] | None = None
 
-    def message(self) -> dict[str, str]:
-        """The message as a chat template reads it."""
-        return {"role": self.role, "content": self.content}
-
 
 class _Answer(_Strict):
     role: Literal["assistant"]
     content: str = Field(min_length=1)
-
-    def message(self) -> dict[str, str]:
-        return {"role": self.role, "content": self.content}
 
 
 class _SupervisedLine(_Strict):
@@ -68,12 +61,8 @@ class FileError(ValueError):
 def examples_of(content: bytes, method: Method) -> list[TrainingExample]:
     """The examples in a training file.
 
-    Raises:
-        FileError: A line is wrong, or there is none; the message names the line and quotes nothing.
+    Raises FileError if a line is wrong, or there is none; it names the line and quotes nothing.
     """
-    if len(content) > MAX_BYTES:
-        msg = f"the training file must be at most {MAX_BYTES} bytes, got {len(content)}"
-        raise FileError(msg)
     found: list[TrainingExample] = []
     for number, line in enumerate(content.splitlines(), start=1):
         if line.strip():
@@ -101,19 +90,24 @@ def _of_line(number: int, line: bytes, method: Method) -> Sequence[TrainingExamp
 
 def _preference(number: int, record: Any) -> list[TrainingExample]:
     read = _Preference.model_validate(record)
-    context = tuple(own.message() for own in read.input.messages)
+    context = tuple(map(_as_read, read.input.messages))
     good, bad = read.preferred_output[0], read.non_preferred_output[0]
     if good.content == bad.content:
         msg = "preferred_output and non_preferred_output must differ"
         raise FileError(msg)
-    return [TrainingExample(number, context, good.message(), bad.message())]
+    return [TrainingExample(number, context, _as_read(good), _as_read(bad))]
+
+
+def _as_read(message: TrainingMessage | _Answer) -> dict[str, str]:
+    """The message as a chat template reads it."""
+    return {"role": message.role, "content": message.content}
 
 
 def _answers(number: int, record: Any) -> list[TrainingExample]:
     """An example for every answer of the assistant with a weight, after the messages before it."""
     said = _SupervisedLine.model_validate(record).messages
     found = [
-        TrainingExample(number, tuple(own.message() for own in said[:place]), each.message())
+        TrainingExample(number, tuple(map(_as_read, said[:place])), _as_read(each))
         for place, each in enumerate(said)
         if each.role == "assistant" and each.weight != 0 and place and each.content
     ]

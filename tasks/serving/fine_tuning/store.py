@@ -4,7 +4,6 @@ The server and the workers are separate processes that share the database. Every
 transaction, so each process can be killed at any moment.
 """
 
-import json
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -155,9 +154,7 @@ class JobStore:
         The interface has no state for them, so the error's code says it: ``job_expired`` for a job
         that no worker had begun, ``job_timed_out`` for the others.
 
-        Args:
-            limit_s: Seconds, from a job's creation to its end.
-            now: A time as from ``time.time()``; None asks the clock.
+        ``limit_s``: from a job's creation to its end. ``now``: as from ``time.time()``.
         """
         moment, found = time.time() if now is None else now, []
         for job in self.jobs(*OPEN):
@@ -230,8 +227,3 @@ def _prepare(connection: Any, _record: object) -> None:
 
 def _now() -> int:
     return int(time.time())
-
-
-def same_request(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two bodies ask for the same job."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

@@ -96,7 +96,6 @@ class _Training:
             raise FileError(msg)
         self.examples = examples_of(content.read_bytes(), method)
         self.hyper = job.settings["hyperparameters"]
-        self.num_tokens = 0
 
     def run(self) -> None:
         """Trains, saves the model and reports it, in that order."""
