@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
@@ -26,6 +26,7 @@ from tasks.serving.wire import Body, RefusalError, body_of, refusal
 
 _KEPT = 4
 _LONGEST_ANSWER = 512
+_MARKS = {"chat.completion": "chatcmpl", "text_completion": "cmpl"}
 Folders = Callable[[], Mapping[str, Path]]
 
 
@@ -114,12 +115,17 @@ class Speakers:
         self._loaded: OrderedDict[Path, ServedModel] = OrderedDict()
         self._lock = threading.Lock()
 
-    def named(self, name: str) -> ServedModel:
-        """The model of this name. Raises RefusalError if there is none, or it cannot be loaded."""
+    def folder(self, name: str) -> Path:
+        """The folder of a model. Raises RefusalError if there is no model of this name."""
         folder = self.folders().get(name)
         if folder is None:
             msg = f"The model '{name}' does not exist"
             raise RefusalError(msg, status=404, param="model", code="model_not_found")
+        return folder
+
+    def named(self, name: str) -> ServedModel:
+        """The model of this name. Raises RefusalError if there is none, or it cannot be loaded."""
+        folder = self.folder(name)
         with self._lock:
             if folder not in self._loaded:
                 try:
@@ -142,22 +148,20 @@ def add_inference(app: FastAPI, speakers: Speakers) -> None:
 
     @app.get("/v1/models/{name:path}")
     def model(name: str) -> dict[str, Any]:
-        if name not in speakers.folders():
-            msg = f"The model '{name}' does not exist"
-            raise RefusalError(msg, status=404, param="model", code="model_not_found")
+        speakers.folder(name)
         return _model(name)
 
     @app.post("/v1/chat/completions")
     async def chat(request: Request) -> Response:
         body = await body_of(request, ChatBody)
         record = await run_in_threadpool(_chat, speakers, body)
-        return _given(record, is_stream=bool(body.stream))
+        return _given(record, body)
 
     @app.post("/v1/completions")
     async def completions(request: Request) -> Response:
         body = await body_of(request, TextBody)
         record = await run_in_threadpool(_complete, speakers, body)
-        return _given(record, is_stream=bool(body.stream))
+        return _given(record, body)
 
 
 def _model(name: str) -> dict[str, Any]:
@@ -209,9 +213,8 @@ def _most(speaker: ServedModel, context: Sequence[int]) -> int:
 
 
 def _answer(kind: str, model: str, speaker: ServedModel, **parts: Any) -> dict[str, Any]:
-    mark = {"chat.completion": "chatcmpl", "text_completion": "cmpl"}[kind]
     return {
-        "id": f"{mark}-{secrets.token_hex(12)}",
+        "id": f"{_MARKS[kind]}-{secrets.token_hex(12)}",
         "object": kind,
         "created": int(time.time()),
         "model": model,
@@ -222,8 +225,8 @@ def _answer(kind: str, model: str, speaker: ServedModel, **parts: Any) -> dict[s
 
 def _usage(read: int, found: Sequence[SampledText]) -> dict[str, int]:
     written = sum(len(own.tokens) for own in found)
-    total = {"total_tokens": read + written}
-    return {"prompt_tokens": read, "completion_tokens": written, **total}
+    total = read + written
+    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": total}
 
 
 def _content(own: SampledText) -> list[dict[str, Any]]:
@@ -250,10 +253,10 @@ def _flat(own: SampledText) -> dict[str, Any]:
     }
 
 
-def _given(record: dict[str, Any], *, is_stream: bool) -> Response:
-    if not is_stream:
-        return JSONResponse(record)
-    return StreamingResponse(_events(record), media_type="text/event-stream")
+def _given(record: dict[str, Any], body: Sampling) -> Response:
+    if body.stream:
+        return StreamingResponse(_events(record), media_type="text/event-stream")
+    return JSONResponse(record)
 
 
 def _events(record: dict[str, Any]) -> Iterator[str]:
@@ -261,10 +264,10 @@ def _events(record: dict[str, Any]) -> Iterator[str]:
     is_chat = record["object"] == "chat.completion"
     named = {key: value for key, value in record.items() if key not in {"choices", "usage"}}
     named["object"] = "chat.completion.chunk" if is_chat else "text_completion"
-    for choice in cast("list[dict[str, Any]]", record["choices"]):
+    for choice in record["choices"]:
         own = dict(choice)
         if is_chat:
-            own["delta"] = {key: own["message"][key] for key in ("role", "content")}
-            del own["message"]
+            message = own.pop("message")
+            own["delta"] = {"role": message["role"], "content": message["content"]}
         yield f"data: {json.dumps({**named, 'choices': [own]})}\n\n"
     yield "data: [DONE]\n\n"

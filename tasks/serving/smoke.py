@@ -11,14 +11,13 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
 
-    from astra_parts.services.pointer import ServicePointer
-
 _CONTEXTS = ["Hello.", "How are you today?"]
 _NEW_TOKENS = 8
 
 
 def why_unusable(client: "MlflowClient", version: "ModelVersion") -> str | None:
     """Why the version cannot be champion, in one line; None if it loads and writes."""
+    from astra_core.models.tokenizers import load_tokenizer
     from astra_parts.services.pointer import read_pointer
 
     try:
@@ -27,7 +26,9 @@ def why_unusable(client: "MlflowClient", version: "ModelVersion") -> str | None:
             if pointer is None:
                 write_probes(package.checkpoint, package.config)
             else:
-                _ask(pointer, package.checkpoint)
+                tokenizer = load_tokenizer(package.checkpoint)
+                ids = [tokenizer(text)["input_ids"] for text in _CONTEXTS]
+                pointer.try_out(ids, max_tokens=_NEW_TOKENS)
     except Exception as error:  # noqa: BLE001 - whatever it is, nobody can sample from it
         return f"version {version.version} must load and write, got {one_line(error)}"
     return None
@@ -51,11 +52,3 @@ def write_probes(checkpoint: Path, config: Mapping[str, Any]) -> list[str]:
     model.load_context(context)
     asked = pd.DataFrame({"context": _CONTEXTS})
     return model.predict(context, asked, {"max_new_tokens": _NEW_TOKENS, "seed": 0})
-
-
-def _ask(pointer: "ServicePointer", folder: Path) -> None:
-    from astra_core.models.tokenizers import load_tokenizer
-
-    tokenizer = load_tokenizer(folder)
-    ids = [tokenizer(text)["input_ids"] for text in _CONTEXTS]
-    pointer.try_out(ids, max_tokens=_NEW_TOKENS)

@@ -69,11 +69,7 @@ async def body_of(request: Request, kind: type[Asked]) -> Asked:
 
 
 def read_body(record: Any, kind: type[Asked]) -> Asked:
-    """The body in a record, checked.
-
-    Raises:
-        RefusalError: See ``body_of``.
-    """
+    """The body in a record, checked. Raises RefusalError as ``body_of`` does."""
     try:
         return kind.model_validate(record)
     except ValidationError as error:
