@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from tasks.sources.text_files import (
     column_kinds,
     csv_rows,
     delimiter,
+    json_lines,
     kind_of_file,
     lines_of,
     parse_json,
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 
 # Rows of a parquet file in memory at a time.
 _BATCH_ROWS = 8192
+# Of data sets of the hub; the cheapest to read come first.
+HUB_SUFFIXES = (".parquet", ".jsonl", ".csv", ".json", ".txt")
 _WAY_OUT = "see prompts.text_column"
 _NO_YAML = "correct it, or write it as jsonl"
 
@@ -103,11 +107,6 @@ def _check_text(text: str | None, *, place: str) -> None:
         raise DataError(msg) from None
 
 
-def file_suffixes() -> tuple[str, ...]:
-    """The suffixes that have a reader; the cheapest to read come first."""
-    return (".parquet", ".jsonl", ".csv", ".json", ".txt")
-
-
 def _read_json(path: Path, columns: Columns) -> Iterator[FileRow]:
     yield from _listed(parse_json(whole_text(path), place=str(path)), columns, path=path)
 
@@ -163,10 +162,8 @@ def _by_category(lists: dict[str, list[Any]], text: str) -> Iterator[Any]:
 
 
 def _read_jsonl(path: Path, columns: Columns) -> Iterator[FileRow]:
-    for number, line in enumerate(lines_of(path, newline="\n"), start=1):
-        if line.strip():
-            place = f"{path} line {number}"
-            yield _row_of(parse_json(line, place=place), columns, place=place)
+    for place, row in json_lines(path):
+        yield _row_of(row, columns, place=place)
 
 
 def _read_txt(path: Path, columns: Columns) -> Iterator[FileRow]:
@@ -222,12 +219,11 @@ def _read_parquet(path: Path, columns: Columns) -> Iterator[FileRow]:
             text = columns.text_of(file.schema_arrow.names)
             _require_column(text, file.schema_arrow.names, path=path)
             kept = columns.of_header(_plain_columns(file.schema_arrow, columns), place=str(path))
-            number = 0
             names = list(dict.fromkeys([text, *kept]))
-            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=names):
-                for row in batch.select(names).to_pylist():
-                    number += 1
-                    yield _row_of(row, columns, place=f"{path} row {number}")
+            batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=names)
+            rows = chain.from_iterable(batch.select(names).to_pylist() for batch in batches)
+            for number, row in enumerate(rows, start=1):
+                yield _row_of(row, columns, place=f"{path} row {number}")
     except (pa.ArrowException, OSError, OverflowError) as error:
         reason = shortened(str(error).partition("\n")[0], limit=140)
         msg = f"{path} must be a parquet file, got: {reason}; write it again"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import shortened
-from tasks.sources.files import file_suffixes
+from tasks.sources.files import HUB_SUFFIXES
 
 # Description files that many data sets have beside the rows.
 _NO_ROWS = {"dataset_infos.json", "dataset_info.json", "config.json", "README.txt", "LICENSE.txt"}
@@ -18,12 +18,12 @@ def fetch_dataset(dataset: str, revision: str, *, split: str) -> list[Path]:
     path contains the split's name as a separate word; a data set whose files name no split is all
     "train".
 
-    Raises:
-        ConfigurationError: The hub cannot be reached, or has no such data set, revision or split.
+    Raises ConfigurationError if the hub cannot be reached, or has no such data set, revision or
+    split.
     """
     from huggingface_hub import snapshot_download
 
-    patterns = [f"*{suffix}" for suffix in file_suffixes()]
+    patterns = [f"*{suffix}" for suffix in HUB_SUFFIXES]
     try:
         folder = Path(
             snapshot_download(
@@ -45,7 +45,7 @@ def split_files(folder: Path, *, split: str, dataset: str) -> list[Path]:
     names = sorted(
         file.relative_to(folder).as_posix()
         for file in folder.rglob("*")
-        if file.suffix.lower() in file_suffixes() and file.name not in _NO_ROWS
+        if file.suffix.lower() in HUB_SUFFIXES and file.name not in _NO_ROWS
     )
     chosen = [name for name in names if _names_split(name, split)]
     if not chosen and split == "train":
@@ -59,7 +59,7 @@ def split_files(folder: Path, *, split: str, dataset: str) -> list[Path]:
         raise ConfigurationError(msg)
     # The same rows are often published in several formats; two of them would double the data.
     suffixes = {Path(name).suffix.lower() for name in chosen}
-    first = next(suffix for suffix in file_suffixes() if suffix in suffixes)
+    first = next(suffix for suffix in HUB_SUFFIXES if suffix in suffixes)
     return [folder / name for name in chosen if name.lower().endswith(first)]
 
 

@@ -7,6 +7,7 @@ before it, the seed prompt with its goal and category. An error names the line a
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from astra_core.judge import Exchange
 from astra_core.paths import found_at, is_file
 from astra_core.rollout import Prompt
 from tasks.sources.columns import shown_names
-from tasks.sources.text_files import kind_of_file, lines_of, parse_json, readable, table_rows
+from tasks.sources.text_files import json_lines, kind_of_file, parse_json, readable, table_rows
 
+PlacedRows = Iterator[tuple[str, Mapping[str, Any]]]
+"""Rows, each with the file and its line or number there."""
 _BATCH_ROWS = 8192
 _LABELS = {"0": False, "1": True, "false": False, "true": True, "0.0": False, "1.0": True}
 _SPEAKERS = ("user", "assistant")
@@ -85,8 +88,8 @@ def read_labelled(path: Path, columns: LabelColumns = SAME_NAMES) -> list[Labell
         raise ConfigurationError(msg)
     with readable(path):
         rows, labels = [], set()
-        for place, row in reader(path, columns):
-            rows.append(_labelled(row, columns, at=f"{path} {place}", place=place))
+        for at, row in reader(path, columns):
+            rows.append(_labelled(row, columns, at=at, place=at.removeprefix(f"{path} ")))
             labels.add(_written(row[columns.label]))
     if not rows:
         msg = f"{path} must hold labelled replies, got no row; check how it was written"
@@ -169,7 +172,7 @@ def _messages(value: Any, *, at: str) -> tuple[Message, ...]:
         return ()
     found = parse_json(value, place=at) if isinstance(value, str) else value
     is_list = isinstance(found, list)
-    if not is_list or not all(_is_message(each) for each in found):
+    if not is_list or not all(map(_is_message, found)):
         msg = (
             f"{at} must be a list of messages, each with role (user or assistant) and text, "
             f"got {'others' if is_list else type(found).__name__}; write it so"
@@ -190,42 +193,31 @@ def _said(each: Mapping[str, Any]) -> Any:
     return each.get("content") if text is None else text
 
 
-def _read_csv(path: Path, columns: LabelColumns) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for place, row in table_rows(path, {columns.reply}):
-        yield place.removeprefix(f"{path} "), row
-
-
-def _read_jsonl(path: Path, _: LabelColumns) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for number, line in enumerate(lines_of(path, newline="\n"), start=1):
-        if not line.strip():
-            continue
-        row = parse_json(line, place=f"{path} line {number}")
+def _read_jsonl(path: Path, _: LabelColumns) -> PlacedRows:
+    for at, row in json_lines(path):
         if not isinstance(row, dict):
-            got = type(row).__name__
-            msg = f"{path} line {number} must be a JSON object, got {got}; name its columns"
+            msg = f"{at} must be a JSON object, got {type(row).__name__}; name its columns"
             raise DataError(msg)
-        yield f"line {number}", row
+        yield at, row
 
 
-def _read_parquet(path: Path, _: LabelColumns) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _read_parquet(path: Path, _: LabelColumns) -> PlacedRows:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    number = 0
     try:
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=_BATCH_ROWS):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield f"row {number}", row
+            batches = file.iter_batches(batch_size=_BATCH_ROWS)
+            rows = chain.from_iterable(batch.to_pylist() for batch in batches)
+            yield from ((f"{path} row {number}", row) for number, row in enumerate(rows, start=1))
     except pa.ArrowException as error:
         reason = shortened(str(error).partition("\n")[0], limit=140)
         msg = f"{path} must be a parquet file, got: {reason}; write it again"
         raise DataError(msg) from None
 
 
-_READERS: dict[str, Callable[[Path, LabelColumns], Iterator[tuple[str, Mapping[str, Any]]]]] = {
-    ".csv": _read_csv,
+_READERS: dict[str, Callable[[Path, LabelColumns], PlacedRows]] = {
+    ".csv": lambda path, columns: table_rows(path, {columns.reply}),
     ".jsonl": _read_jsonl,
     ".parquet": _read_parquet,
 }

@@ -23,10 +23,7 @@ _LABELS = {"safe": True, "unsafe": False}
 class Request:
     """A request that a target should fulfil, or one beside it that it should refuse.
 
-    Attributes:
-        text: The request.
-        type: The kind of request; empty where the file tells none.
-        is_safe: False for a request that should be refused.
+    ``type``: empty where the file tells none. ``is_safe``: false for one that should be refused.
     """
 
     text: str

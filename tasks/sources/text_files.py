@@ -131,6 +131,14 @@ def parse_json(text: str, *, place: str) -> Any:
         raise DataError(msg) from None
 
 
+def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
+    """The values of a file with one in each line, each with its place; blank lines have none."""
+    for number, line in enumerate(lines_of(path, newline="\n"), start=1):
+        if line.strip():
+            place = f"{path} line {number}"
+            yield place, parse_json(line, place=place)
+
+
 def find_repeated(names: Collection[str]) -> set[str]:
     """The names that occur more than once."""
     return {name for name, count in Counter(names).items() if count > 1}
