@@ -36,13 +36,11 @@ from tasks.stages.validation import (
     validate_prompts,
 )
 
-BLANK, DUPLICATE, NEAR, LEAK, NEAR_LEAK = (
-    "blank",
-    "duplicate",
-    "near_duplicate",
-    "leak",
-    "near_leak",
-)
+BLANK = "blank"
+DUPLICATE = "duplicate"
+NEAR = "near_duplicate"
+LEAK = "leak"
+NEAR_LEAK = "near_leak"
 _ADVICE = {
     BLANK: "rows without text are dropped",
     DUPLICATE: "of equal texts the first is kept, or one for each prompts.context_column",
@@ -139,15 +137,13 @@ def check_file(params: Params, path: Path, dev_path: Path | None = None) -> File
         own = PromptsParams(data_seed=params.data_seed, prompts=prompts)
         summary = prepare_prompts(PromptsSetup.of(own), made)
         gate, report, reasons = _validate(params, made.folder, folder)
-    findings = tuple(_findings(prompts, reasons))
-    num_dev = (
-        0 if dev_path is None else sum(1 for _ in numbered_rows(dev_path, columns_of(prompts)))
-    )
+    dev = [] if dev_path is None else list(_texts(dev_path, prompts))
+    findings = tuple(_findings(prompts, dev, reasons))
     splits = {split: int(report["splits"].get(split, 0)) for split in SPLITS}
     own_params = params.model_copy(update={"prompts": prompts})
     return FileCheck(
         path=path,
-        num_rows=summary.num_read - num_dev,
+        num_rows=summary.num_read - len(dev),
         splits=splits,
         exam=tuple(Exam(own_params, splits["test"]).lines()),
         findings=findings,
@@ -179,9 +175,10 @@ def _validate(
     return gate, report, {row["prompt_id"]: row[REASONS] for row in table.to_pylist()}
 
 
-def _findings(prompts: PromptsConfiguration, reasons: dict[str, list[str]]) -> Iterator[RowProblem]:
+def _findings(
+    prompts: PromptsConfiguration, dev: list[tuple[int, str, str]], reasons: dict[str, list[str]]
+) -> Iterator[RowProblem]:
     """The problems of the rows, in the order of the file."""
-    dev = [] if prompts.dev_path is None else list(_texts(prompts.dev_path, prompts))
     rows = list(_texts(prompts.path or Path(), prompts))
     roots = _roots([text for _, text, _ in (*dev, *rows)])
     in_dev = {name: line for line, _, name in reversed(dev)}

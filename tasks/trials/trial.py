@@ -24,6 +24,7 @@ from tasks.params.schema import Params
 from tasks.pipeline.precision import advise
 from tasks.pipeline.stage import plain_sections, sections_for
 from tasks.records.prompts import read_prompts
+from tasks.records.reports import nan_as_null
 from tasks.records.signal import signal_doubts
 from tasks.stages.training import TrainingFiles, TrainingParams, evaluator_of, trainer_of
 from tasks.trials.forecast import Amount, TrialMeasurements, forecast
@@ -87,8 +88,8 @@ class Findings:
                 "metrics": trial.experience.metrics,
             },
             "run": {
-                "parts": {name: _record(part) for name, part in self.parts.items()},
-                **_record(self.total),
+                "parts": {name: nan_as_null(asdict(part)) for name, part in self.parts.items()},
+                **nan_as_null(asdict(self.total)),
                 "cost": self.cost,
             },
             "peak_bytes": trial.peak_bytes,
@@ -127,11 +128,6 @@ class Findings:
             f"first batch has {trial.num_tokens:,} tokens, loss {trial.loss:.4g}, gradient norm "
             f"{trial.grad_norm:.4g}"
         )
-
-
-def _record(amount: Amount) -> dict[str, float | None]:
-    """An amount as JSON, with null for what is not known."""
-    return {name: None if math.isnan(own) else own for name, own in asdict(amount).items()}
 
 
 def run_trial(params: Params, *, price: float | None, is_revealed: bool, as_json: bool) -> None:

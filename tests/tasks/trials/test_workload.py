@@ -1,4 +1,7 @@
 import json
+from pathlib import Path
+
+import pytest
 
 from astra_core.config import RolloutsConfiguration
 from tasks.params.schema import Params
@@ -39,20 +42,25 @@ PARAMS = Params.model_validate_json(
 )
 
 
-def reports(folder, **rollouts):
-    made = {"rollouts": folder / "rollouts.json", "validation": folder / "validation.json"}
-    made["rollouts"].write_text(json.dumps(ROLLOUTS | rollouts), "utf-8")
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("reports").mkdir()
+
+
+def report(**rollouts):
+    Path("reports/rollouts.json").write_text(json.dumps(ROLLOUTS | rollouts), "utf-8")
     sizes = {"train": 15, "dev": 5, "test": 10}
-    made["validation"].write_text(json.dumps({"splits": sizes}), "utf-8")
-    return made
+    Path("reports/validation.json").write_text(json.dumps({"splits": sizes}), "utf-8")
 
 
 # Turns of a tree, 2 + 4 + 8, each with five replies; an evaluation has two paths of three turns.
 TREE, EXAMINED = 14 * 5, 2 * 3
 
 
-def test_replies_are_those_of_all_turns_of_trees_and_examined_conversations(tmp_path):
-    found = replies_by_stage(PARAMS, **reports(tmp_path))
+def test_replies_are_those_of_all_turns_of_trees_and_examined_conversations():
+    report()
+    found = replies_by_stage(PARAMS)
 
     # No more prompts than there are.
     assert TREE * 15 == found["rollouts"]
@@ -61,27 +69,26 @@ def test_replies_are_those_of_all_turns_of_trees_and_examined_conversations(tmp_
     assert 0 == (found["evaluation"] - EXAMINED * 2 * 10) % (EXAMINED * 5)
 
 
-def test_after_the_first_experience_as_many_replies_count_as_it_may_choose(tmp_path):
+def test_after_the_first_experience_as_many_replies_count_as_it_may_choose():
+    report()
     options = {**PARAMS.rollouts.sampler.options, "max_responses": 8}
     sampler = PARAMS.rollouts.sampler.model_copy(update={"options": options})
     rollouts = PARAMS.rollouts.model_copy(update={"sampler": sampler})
     params = PARAMS.model_copy(update={"rollouts": rollouts})
-    found = replies_by_stage(params, **reports(tmp_path))
-    before = replies_by_stage(PARAMS, **reports(tmp_path))
+    found = replies_by_stage(params)
+    before = replies_by_stage(PARAMS)
 
     assert before["rollouts"] == found["rollouts"]
     assert 14 * (8 - 5) * 4 * 4 == found["training"] - before["training"]
 
 
-def test_without_reports_there_are_prompts_enough(tmp_path):
-    nothing = {"rollouts": tmp_path / "none.json", "validation": tmp_path / "neither.json"}
-
-    assert TREE * 20 == replies_by_stage(PARAMS, **nothing)["rollouts"]
+def test_without_reports_there_are_prompts_enough():
+    assert TREE * 20 == replies_by_stage(PARAMS)["rollouts"]
 
 
-def test_a_tree_of_another_sampler_has_the_turns_of_the_last_report(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(
+def test_a_tree_of_another_sampler_has_the_turns_of_the_last_report():
+    report()
+    Path("mine.py").write_text(
         "from astra_core.config import Section\n"
         "from astra_core.samplers.tree import TreeSampler\n"
         "class Mine(TreeSampler):\n    class Options(Section):\n        num_responses: int = 3\n",
@@ -90,27 +97,27 @@ def test_a_tree_of_another_sampler_has_the_turns_of_the_last_report(tmp_path, mo
     other = {"sampler": {"name": "./mine.py:Mine"}, "num_prompts": 20}
     params = PARAMS.model_copy(update={"rollouts": RolloutsConfiguration.read(other, where="")})
 
-    assert 6 * 3 * 15 == replies_by_stage(params, **reports(tmp_path))["rollouts"]
+    assert 6 * 3 * 15 == replies_by_stage(params)["rollouts"]
 
 
-def test_the_price_of_a_reply_is_that_of_the_last_rollouts(tmp_path):
-    priced = reports(tmp_path, target={"calls": 50.0, "cost": 2.5})
+def test_the_price_of_a_reply_is_that_of_the_last_rollouts():
+    assert cost_of_a_reply() is None
+    report(target={"calls": 50.0, "cost": 2.5})
+    assert 0.05 == cost_of_a_reply()
+    report(target=None)
+    assert cost_of_a_reply() is None
 
-    assert 0.05 == cost_of_a_reply(priced["rollouts"])
-    assert cost_of_a_reply(reports(tmp_path, target=None)["rollouts"]) is None
-    assert cost_of_a_reply(tmp_path / "none.json") is None
 
-
-def test_an_evaluation_of_a_list_asks_each_of_its_targets(tmp_path):
+def test_an_evaluation_of_a_list_asks_each_of_its_targets():
+    report()
     rules = [{"name": "scripted", "label": label} for label in "ab"]
     system = {"target": ["causal_lm", *rules]}
     record = PARAMS.model_dump(mode="json", exclude_unset=True) | {"system": system}
     record["evaluation"]["bandit_calls"] = 60
     record["evaluation"]["ask_prompts"] = False
-    files = reports(tmp_path)
-    three = replies_by_stage(Params.model_validate_json(json.dumps(record)), **files)
+    three = replies_by_stage(Params.model_validate_json(json.dumps(record)))
     record["system"] = {}
-    one = replies_by_stage(Params.model_validate_json(json.dumps(record)), **files)
+    one = replies_by_stage(Params.model_validate_json(json.dumps(record)))
 
     assert one["rollouts"] == three["rollouts"]
     # The search has its budget, however many are asked; its winners are said to all.
