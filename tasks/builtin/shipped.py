@@ -27,10 +27,8 @@ _SEED = 0
 def recipe_digest(config: LanguageModelConfiguration, *, seed: int, package: Path = PACKAGE) -> str:
     """Names everything of ours that a built-in model is made from; libraries only round otherwise.
 
-    Args:
-        config: Size and training.
-        seed: Of the dialogues, the initial weights and the order.
-        package: Holds the code that makes dialogues and model.
+    ``seed``: of the dialogues, the initial weights and the order. ``package``: holds the code that
+    makes dialogues and model.
     """
     sources = [path for path in sorted(package.glob("*.py")) if path.name != Path(__file__).name]
     code = {path.name: file_digest(path) for path in sources}
@@ -42,10 +40,7 @@ def shipped_model(
 ) -> Path | None:
     """The Hugging Face folder of the model that these arguments would train, if it is kept.
 
-    Args:
-        config: Size and training.
-        seed: Of the dialogues, the initial weights and the order.
-        package: Holds the code, and the folder ``shipped_model``.
+    ``package``: holds the code, and the folder ``shipped_model``.
     """
     folder = package / FOLDER
     recipe = folder / RECIPE
@@ -58,9 +53,7 @@ def shipped_model(
 def copy_model(source: Path, folder: Path) -> None:
     """Leaves ``folder`` holding the checkpoint that is kept, whole or as it was before.
 
-    Args:
-        source: From ``shipped_model``.
-        folder: Replaced if it exists.
+    ``source``: from ``shipped_model``. ``folder``: replaced if it exists.
     """
     with draft_folder_of(folder) as draft:
         shutil.copytree(source, draft, ignore=shutil.ignore_patterns(RECIPE), dirs_exist_ok=True)
@@ -69,10 +62,7 @@ def copy_model(source: Path, folder: Path) -> None:
 def keep_model(config: LanguageModelConfiguration, *, seed: int, package: Path = PACKAGE) -> Path:
     """Trains a model and keeps it as the one that is shipped.
 
-    Args:
-        config: Size and training.
-        seed: Of the dialogues, the initial weights and the order.
-        package: Holds the code; receives the folder ``shipped_model``.
+    ``package``: holds the code; receives the folder ``shipped_model``.
     """
     from astra_core.models.pretrained import weights_digest
 
