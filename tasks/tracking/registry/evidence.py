@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from astra_core.config import SystemConfiguration
 from astra_core.errors import DataError
 from astra_core.files import read_json, record_digest
+from astra_core.models.folders import FORMAT
 from astra_core.settings.attacker import DEFAULT_INSTRUCTION, AttackerConfiguration
 from tasks.figures.turns import TurnRecord
 from tasks.records.attacker import ATTACKER_FILE, AttackerNote
@@ -19,9 +20,6 @@ from tasks.tracking.registry.versions import Package
 
 if TYPE_CHECKING:
     import pandas as pd
-
-# The file that ``System.save`` writes if the attacker reads by its chat template.
-_FORMAT = "attacker.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +67,7 @@ def read_package(attacker: Path, system: SystemConfiguration) -> Package:
         "max_context_tokens": system.max_context_tokens,
         **system.probe.model_dump(mode="json"),
     }
-    if (attacker / _FORMAT).is_file():
-        file = attacker / _FORMAT
+    if (file := attacker / FORMAT).is_file():
         told = AttackerConfiguration.read(read_json(file), where=str(file))
         own = {"instruction": told.instruction or DEFAULT_INSTRUCTION}
         config["attacker"] = told.model_dump(mode="json") | own

@@ -53,11 +53,17 @@ def lost_versions() -> list[tuple[str, str, str]]:
         ]
 
 
+def aliases_if_there(client: "MlflowClient", name: str) -> dict[str, str] | None:
+    """Version by alias; None if there is no such model."""
+    model = _if_there(client.get_registered_model, name)
+    if model is None:
+        return None
+    return {alias: str(version) for alias, version in dict(model.aliases).items()}
+
+
 def aliases_in(client: "MlflowClient", name: str) -> dict[str, str]:
     """Version by alias; empty if there is no such model."""
-    model = _if_there(client.get_registered_model, name)
-    aliases = {} if model is None else dict(model.aliases)
-    return {alias: str(version) for alias, version in aliases.items()}
+    return aliases_if_there(client, name) or {}
 
 
 def _if_there(ask: Callable[..., Found], *names: str) -> Found | None:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
 from astra_core.files import file_digest, read_json, record_digest
-from astra_core.models.folders import attacker_digest
+from astra_core.models.folders import AGENTS, attacker_digest
 from tasks.machine.scratch import scratch_folder
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.lineage.provenance import requirements
+from tasks.tracking.registry.registered import aliases_if_there, aliases_in
 from tasks.tracking.store import quiet_pyfunc
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ ABOUT = "Red-team attackers. Restricted: see the card of each version."
 
 _SERVING_CODE = Path(__file__).parents[2] / "serving" / "attacker_pyfunc.py"
 _REQUIREMENTS = ("mlflow", "torch", "transformers", "tokenizers", "safetensors", "pandas")
-# The file that ``System.save`` writes if several agents play the turns.
-_AGENTS = "agents.json"
 # Parameters that a caller of the served model may set; their defaults come from system.probe.
 _CALL_PARAMS = ("max_new_tokens", "temperature", "top_p", "top_k", "seed")
 
@@ -126,20 +125,16 @@ def find_version(client: "MlflowClient", name: str, registration_key: str) -> "M
 
 def aliases_of(client: "MlflowClient", name: str) -> dict[str, str]:
     """Version by alias. Raises TrackingError if there is no such model."""
-    from mlflow.exceptions import MlflowException
-
-    try:
-        return _aliases(client, name)
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-            raise
+    aliases = aliases_if_there(client, name)
+    if aliases is None:
         msg = f"registered model '{name}' must exist, got none; run the stage registration first"
-        raise TrackingError(msg) from None
+        raise TrackingError(msg)
+    return aliases
 
 
 def set_alias(client: "MlflowClient", name: str, alias: str, *, version: str) -> None:
     """Gives the alias to the version; an alias that it has already is not written again."""
-    if _aliases(client, name).get(alias) != version:
+    if aliases_in(client, name).get(alias) != version:
         client.set_registered_model_alias(name, alias, version)
 
 
@@ -204,11 +199,6 @@ def _registered_digests(version: "ModelVersion") -> set[str]:
     return told
 
 
-def _aliases(client: "MlflowClient", name: str) -> dict[str, str]:
-    found = client.get_registered_model(name).aliases
-    return {alias: str(version) for alias, version in dict(found).items()}
-
-
 def _find_logged_model(client: "MlflowClient", experiment: str, key: str) -> "LoggedModel | None":
     wanted = f"tags.`{MODEL_KEY_TAG}` = '{key}'"
     oldest_first = [{"field_name": "creation_timestamp", "ascending": True}]
@@ -230,8 +220,8 @@ def _save_package(package: Package, run: "Run", model: "LoggedModel", *, folder:
 
     pyfunc = quiet_pyfunc()
     defaults = {"seed": 0} | {key: package.config[key] for key in _CALL_PARAMS[:-1]}
-    if (package.checkpoint / _AGENTS).is_file():
-        defaults["agent"] = read_json(package.checkpoint / _AGENTS)["roles"][0]
+    if (agents := package.checkpoint / AGENTS).is_file():
+        defaults["agent"] = read_json(agents)["roles"][0]
     with warnings.catch_warnings():
         # MLflow asks for an input example, which would generate a text while saving.
         warnings.simplefilter("ignore")
