@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from tasks.machine.console import complain
 from tasks.tracking.lineage.provenance import code_changes, provenance
-from tasks.tracking.store import connect, experiment_id, one_line, tracking_failures
+from tasks.tracking.store import connect, experiment_id, one_line, tracking_failures, tracking_uri
 from tasks.tracking.values import MAX_TAG, MAX_VALUE, clean_key, cut, finite_numbers, flattened
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class RunLog:
         self._last_flush = time.monotonic()
         self._flush_seconds = flush_seconds
         self._failed = False
+        self._monitor: Any = None
 
     def log_step(self, metrics: Mapping[str, Any], step: int) -> None:
         """Keeps one step's finite numbers named ``area/name``, and sends them when it is time."""
@@ -82,10 +83,26 @@ class RunLog:
         except tracking_failures() as error:
             self._fail(error)
 
+    def watch_machine(self) -> None:
+        """Also samples processor, memory, disk, network and GPU from now until the run ends.
+
+        MLflow samples every ten seconds; ``MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL`` changes that.
+        """
+        if self.run_id is None:
+            return
+        from mlflow.system_metrics import system_metrics_monitor as mlflows
+
+        make: Any = mlflows.SystemMetricsMonitor
+        # A killed run is resumed; its samples are numbered from the last one on.
+        self._monitor = make(self.run_id, resume_logging=True, tracking_uri=tracking_uri())
+        self._monitor.start()
+
     def finish(self, status: Status = "FINISHED") -> None:
         """Sends what is kept and records how the run ended."""
         if self._client is None or self.run_id is None:
             return
+        if self._monitor is not None:
+            self._monitor.finish()
         try:
             self.send()
             self._client.set_terminated(self.run_id, status)
@@ -93,11 +110,7 @@ class RunLog:
             self._fail(error)
 
     def send(self) -> None:
-        """Sends what is kept.
-
-        Raises:
-            Exception: One of ``tracking_failures``; what was not sent is still kept.
-        """
+        """Sends what is kept. Raises one of ``tracking_failures``; what was not sent stays kept."""
         if self._client is None or self.run_id is None:
             return
         while self._waiting:
@@ -106,7 +119,7 @@ class RunLog:
         self._steps_waiting = 0
         self._last_flush = time.monotonic()
 
-    def _keep(self, metrics: Mapping[str, Any], step: int) -> int:
+    def _keep(self, metrics: Mapping[Any, Any], step: int) -> int:
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
@@ -152,7 +165,7 @@ def open_run(
 
 
 def sync_steps(
-    run_id: str, rows: Iterable[Mapping[str, Any]], *, client: "MlflowClient | None" = None
+    run_id: str, rows: Iterable[Mapping[Any, Any]], *, client: "MlflowClient | None" = None
 ) -> int:
     """The number of metrics that the run lacked and that were added from ``rows``.
 
@@ -160,9 +173,7 @@ def sync_steps(
     """
     client = client or connect()
     log = RunLog(client, run_id, sent=_send_rows(client, client.get_run(run_id)))
-    num_added = 0
-    for row in rows:
-        num_added += log._keep(row, int(row["step"]))  # noqa: SLF001 - same module
+    num_added = sum(log._keep(row, int(row["step"])) for row in rows)  # noqa: SLF001 - same module
     log.send()
     return num_added
 
@@ -211,8 +222,7 @@ def add_params(
     """The parameters as recorded; those that a run has already stay, as they cannot be changed."""
     from mlflow.entities import Param
 
-    record = params.model_dump(mode="json") if isinstance(params, BaseModel) else params
-    flat = {clean_key(key): cut(value, MAX_VALUE) for key, value in flattened(record, ())}
+    flat = {clean_key(key): cut(value, MAX_VALUE) for key, value in flattened(params)}
     new = [Param(key, value) for key, value in flat.items() if key not in run.data.params]
     for start in range(0, len(new), _MAX_PARAMS):
         client.log_batch(run.info.run_id, params=new[start : start + _MAX_PARAMS])

@@ -13,8 +13,8 @@ from astra_core.registry import BUILT_INS, build, find
 from astra_parts.sink import Recorder, SinkRun, Status
 from tasks.machine.console import complain
 from tasks.params.schema import TrackingConfiguration
-from tasks.tracking.runs import RunLog, open_run
-from tasks.tracking.store import project_root, tracking_uri
+from tasks.tracking.runs import open_run
+from tasks.tracking.store import project_root
 
 MLFLOW = "mlflow"
 """The sink that is not a plug-in: it is also the registry of model versions."""
@@ -70,7 +70,9 @@ def open_sinks(
         try:
             if choice.name == MLFLOW:
                 log = open_run(run_key, experiment=experiment, params=params, tags=tags)
-                logs[MLFLOW] = MonitoredLog(log) if tracking.system_metrics else log
+                if tracking.system_metrics:
+                    log.watch_machine()
+                logs[MLFLOW] = log
             else:
                 logs[choice.name] = _recorder(choice, run_key, params)
         except Exception as error:  # noqa: BLE001 - a sink may raise anything
@@ -86,7 +88,12 @@ def check_sinks(tracking: TrackingConfiguration) -> None:
     """
     for choice in tracking.sinks:
         if choice.name == MLFLOW:
-            _check_mlflow(choice)
+            if choice.options:
+                msg = (
+                    f"tracking.sinks: mlflow must have no options, got {sorted(choice.options)}; "
+                    "see registration.experiment and MLFLOW_TRACKING_URI"
+                )
+                raise ConfigurationError(msg)
             continue
         known = [MLFLOW, *BUILT_INS["sink"]]
         if choice.name not in known and ":" not in choice.name:
@@ -101,15 +108,6 @@ def check_sinks(tracking: TrackingConfiguration) -> None:
             sink.check()
 
 
-def _check_mlflow(choice: Choice) -> None:
-    if choice.options:
-        msg = (
-            f"tracking.sinks: mlflow must have no options, got {sorted(choice.options)}; see "
-            "registration.experiment and MLFLOW_TRACKING_URI"
-        )
-        raise ConfigurationError(msg)
-
-
 def _recorder(choice: Choice, run_key: str, params: Mapping[str, Any]) -> Recorder:
     place = re.sub(r"[^\w.-]", "_", choice.name)
     folder = project_root() / FOLDER / place / run_key[:16]
@@ -120,34 +118,3 @@ def _recorder(choice: Choice, run_key: str, params: Mapping[str, Any]) -> Record
 
 def _warn(name: str, error: Exception) -> None:
     complain(f"warning: tracking.sinks: {name} is off, the run goes on ({shown(error)})")
-
-
-class MonitoredLog:
-    """A run's log that also samples processor, memory, disk, network and GPU until it ends.
-
-    MLflow samples every ten seconds; ``MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL`` changes that.
-    """
-
-    def __init__(self, log: RunLog) -> None:
-        self._log = log
-        self._monitor = _monitor(log.run_id) if log.run_id else None
-        if self._monitor is not None:
-            self._monitor.start()
-
-    def log_step(self, figures: Mapping[str, Any], step: int) -> None:
-        """Records what is new of one step."""
-        self._log.log_step(figures, step)
-
-    def finish(self, status: Status = "FINISHED") -> None:
-        """Stops sampling, then ends the record."""
-        if self._monitor is not None:
-            self._monitor.finish()
-        self._log.finish(status)
-
-
-def _monitor(run_id: str) -> Any:
-    from mlflow.system_metrics import system_metrics_monitor as mlflows
-
-    monitors: Any = mlflows
-    # A killed run is resumed; its samples are numbered from the last one on.
-    return monitors.SystemMetricsMonitor(run_id, resume_logging=True, tracking_uri=tracking_uri())

@@ -88,7 +88,7 @@ def adopt(
         run_id = str(run.info.run_id)
         add_params(client, run, params)
         rows = read_table(steps, columns=("step",)).to_dict("records")
-        sync_steps(run_id, [{str(k): v for k, v in row.items()} for row in rows], client=client)
+        sync_steps(run_id, rows, client=client)
         log_figures(client, run_id, evaluation.final_figures(), step=training.optimizer_steps)
         if run.info.status != "FINISHED":
             client.set_terminated(run_id, "FINISHED")
