@@ -1,7 +1,6 @@
 """What the flow asks the model registry: whether the receipt is still true, and who is champion."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from astra_core.errors import DataError
 from astra_core.files import read_json
@@ -9,12 +8,9 @@ from tasks.records.attacker import ATTACKER_FILE
 from tasks.records.evaluation import EVALUATION
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
-from tasks.tracking.database.store_check import check_store, has_store
+from tasks.tracking.database.store_check import existing_registry as existing_registry
 from tasks.tracking.registry.registered import aliases_in, has_files
 from tasks.tracking.store import connect, store_errors
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
 
 ATTACKER = Path("models/attacker")
 ALIASES = ("champion", "candidate", "previous")
@@ -73,18 +69,6 @@ def files_are_there(model_name: str, version: str) -> bool:
     """
     with store_errors():
         return has_files(connect(), model_name, version)
-
-
-def existing_registry() -> "MlflowClient | None":
-    """A client of the registry, or None if there is none yet; never creates a store.
-
-    Raises TrackingError if the store is unavailable or damaged.
-    """
-    check_store()
-    if not has_store():
-        return None
-    with store_errors():
-        return connect()
 
 
 def alias_versions(model_name: str) -> dict[str, str]:

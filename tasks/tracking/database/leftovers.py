@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from astra_core.files import read_json
 from tasks.records.training import TRAINING
-from tasks.tracking.database.store_check import check_store, has_store
+from tasks.tracking.database.store_check import existing_registry
 from tasks.tracking.registry.registered import aliases_in
 from tasks.tracking.runs import RUN_KEY_TAG
-from tasks.tracking.store import connect, store_errors
+from tasks.tracking.store import store_errors
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -72,11 +72,10 @@ def needed_keys(model_name: str) -> frozenset[str]:
 
     Raises TrackingError if the registry, or the run of one of them, cannot be read.
     """
-    check_store()
-    if not has_store():
+    client = existing_registry()
+    if client is None:
         return frozenset()
     with store_errors():
-        client = connect()
         versions = set(aliases_in(client, model_name).values())
         keys = [_run_key(client, client.get_model_version(model_name, one)) for one in versions]
     return frozenset(key for key in keys if key is not None)

@@ -3,6 +3,7 @@
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from astra_core.errors import DataError
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
@@ -10,11 +11,26 @@ from tasks.records.reports import read_record
 from tasks.tracking.errors import DamagedStoreError
 from tasks.tracking.store import connect, sqlite_file, store_errors, told_address, tracking_uri
 
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
 
 def has_store() -> bool:
     """Whether there is a store; a server is assumed to have one."""
     database = sqlite_file(tracking_uri())
     return database is None or (database.is_file() and database.stat().st_size > 0)
+
+
+def existing_registry() -> "MlflowClient | None":
+    """A client of the registry, or None if there is none yet; never creates a store.
+
+    Raises TrackingError if the store is unavailable or damaged.
+    """
+    check_store()
+    if not has_store():
+        return None
+    with store_errors():
+        return connect()
 
 
 def check_store() -> None:

@@ -9,10 +9,10 @@ from astra_core.files import file_digest, folder_digest
 from tasks.records.models import Parent
 from tasks.records.reports import read_report
 from tasks.tracking.artifacts import fetched
-from tasks.tracking.database.store_check import check_store, has_store
+from tasks.tracking.database.store_check import existing_registry
 from tasks.tracking.lineage.provenance import dvc_digests
 from tasks.tracking.registry.versions import CHECKPOINT_DIGEST_TAG
-from tasks.tracking.store import connect, store_errors
+from tasks.tracking.store import store_errors
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -72,11 +72,10 @@ def log_inputs(client: "MlflowClient", run_id: str, datasets: Mapping[str, Path]
 
 def digests_of_versions() -> frozenset[str]:
     """DVC's digests of the data that the registered versions came from."""
-    check_store()
-    if not has_store():
+    client = existing_registry()
+    if client is None:
         return frozenset()
     with store_errors():
-        client = connect()
         ids = {str(version.run_id) for version in every_version(client) if version.run_id}
         inputs = [client.get_run(run_id).inputs for run_id in ids]
         tags = [tag for own in inputs if own for each in own.dataset_inputs for tag in each.tags]

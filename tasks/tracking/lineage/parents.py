@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from astra_core.models.folders import attacker_digest, require_folder
 from tasks.records.models import Parent
-from tasks.tracking.database.store_check import check_store, has_store
+from tasks.tracking.database.store_check import existing_registry
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.registry.registered import aliases_in, has_version
 from tasks.tracking.registry.versions import CHECKPOINT_DIGEST_TAG, checkpoint_folder
@@ -21,11 +21,10 @@ _WAY_OUT = "'astra history' lists versions; a folder must be there to be named"
 
 def version_number(name: str, wanted: str) -> str | None:
     """The number of an existing version, or None; never creates a store."""
-    check_store()
-    if not has_store():
+    client = existing_registry()
+    if client is None:
         return None
     with store_errors():
-        client = connect()
         if wanted.isdigit():
             return wanted if has_version(client, name, wanted) else None
         return aliases_in(client, name).get(wanted)
