@@ -24,7 +24,7 @@ from tasks.machine.memory import is_out_of_memory, out_of_memory
 from tasks.machine.ports import MLFLOW_PORT
 from tasks.tracking.address import check_tracking_uri
 from tasks.tracking.database.creation import make_tables
-from tasks.tracking.database.relocation import follow_move
+from tasks.tracking.database.relocation import ARTIFACTS, follow_move
 from tasks.tracking.errors import DamagedStoreError, StoreError, TrackingError
 
 if TYPE_CHECKING:
@@ -80,10 +80,8 @@ def told_address(uri: str, root: Path | None = None) -> str:
 def connect() -> "MlflowClient":
     """A client of tracker and registry, with a store that readers do not block.
 
-    Raises:
-        TrackingError: ``MLFLOW_TRACKING_URI`` names no store.
-        sqlite3.Error: The database file cannot be opened.
-        OSError: Its folder cannot be made.
+    Raises TrackingError if ``MLFLOW_TRACKING_URI`` names no store, sqlite3.Error if the database
+    file cannot be opened, OSError if its folder cannot be made.
     """
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
@@ -277,7 +275,7 @@ def mlflow_server_command(port: int = MLFLOW_PORT) -> tuple[list[str], dict[str,
     if uri.startswith(("http://", "https://")):
         msg = f"MLFLOW_TRACKING_URI must name a database, got '{uri}'; open that address instead"
         raise TrackingError(msg)
-    folder = _artifact_root() or project_root() / "mlruns"
+    folder = _artifact_root() or project_root() / ARTIFACTS
     arguments = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri]
     arguments += ["--artifacts-destination", str(folder), "--host", "127.0.0.1"]
     arguments += ["--port", str(port), "--workers", "1"]
@@ -302,7 +300,7 @@ def sqlite_file(uri: str) -> Path | None:
 def _artifact_root() -> Path | None:
     """``mlruns`` beside a SQLite store; None for a server, which decides for itself."""
     database = sqlite_file(tracking_uri())
-    return None if database is None else database.absolute().parent / "mlruns"
+    return None if database is None else database.absolute().parent / ARTIFACTS
 
 
 def _artifact_folder(experiment: str) -> str | None:
