@@ -22,7 +22,7 @@ from pydantic import Field
 from astra_core.errors import ConfigurationError
 from astra_core.settings.sizes import MOST_NEW_TOKENS
 from tasks.serving.talking import SampledText, ServedModel, Wanted
-from tasks.serving.wire import Body, RefusalError, body_of, refusal
+from tasks.serving.wire import Body, RefusalError, body_of
 
 _KEPT = 4
 _LONGEST_ANSWER = 512
@@ -172,7 +172,7 @@ def _chat(speakers: Speakers, body: ChatBody) -> dict[str, Any]:
     speaker = speakers.named(body.model)
     if body.top_logprobs is not None and not body.logprobs:
         msg = "top_logprobs must come with logprobs: true"
-        raise refusal(msg, param="top_logprobs", code="invalid_value")
+        raise RefusalError(msg, param="top_logprobs", code="invalid_value")
     context = speaker.heard([{"role": own.role, "content": own.content} for own in body.messages])
     most = body.max_completion_tokens or body.max_tokens or _most(speaker, context)
     found = speaker.choices(context, body.wanted(most, top=body.top_logprobs or 0))

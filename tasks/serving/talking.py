@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from astra_core.errors import ConfigurationError
-from tasks.serving.wire import RefusalError, refusal
+from tasks.serving.wire import RefusalError
 
 if TYPE_CHECKING:
     from astra_core.config import AttackerConfiguration, GenerationConfiguration
@@ -115,7 +115,7 @@ class ServedModel:
                 f"This model's maximum context length is {self.model.max_positions} tokens, got "
                 f"{len(context)} in the request and {most} for the answer"
             )
-            raise refusal(msg, param="messages", code="context_length_exceeded")
+            raise RefusalError(msg, param="messages", code="context_length_exceeded")
         seed = secrets.randbits(62) if wanted.seed is None else wanted.seed
         keys = [derive_key(seed, "served", context, number) for number in range(wanted.count)]
         with self._lock:
@@ -200,7 +200,7 @@ def attacked(messages: Sequence[Message]) -> "Conversation":
             f"messages must be the prompt (user), then the attacker's probes (assistant) and the "
             f"target's replies (user) in turn, got {', '.join(roles)}"
         )
-        raise refusal(msg, param="messages", code="invalid_value")
+        raise RefusalError(msg, param="messages", code="invalid_value")
     prompt, *said = (own["content"] for own in messages)
     turns = (Message("assistant" if turn % 2 else "user", text) for turn, text in enumerate(said))
     return Conversation(Prompt.of(prompt)).said(*turns)

@@ -64,7 +64,7 @@ async def body_of(request: Request, kind: type[Asked]) -> Asked:
         json.dumps(record, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         message = "the body must be a JSON object of whole characters, got something else"
-        raise refusal(message) from None
+        raise RefusalError(message) from None
     return read_body(record, kind)
 
 
@@ -76,20 +76,15 @@ def read_body(record: Any, kind: type[Asked]) -> Asked:
         raise _explained(error) from None
 
 
-def refusal(message: str, *, param: str | None = None, code: str | None = None) -> RefusalError:
-    """A refusal with status 400."""
-    return RefusalError(message, param=param, code=code)
-
-
 def _explained(error: ValidationError) -> RefusalError:
     """The first problem, without the value, which may be part of an attack."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         message = f"Unrecognized request argument supplied: {place}"
-        return refusal(message, param=place, code="unknown_parameter")
+        return RefusalError(message, param=place, code="unknown_parameter")
     message = f"Invalid value for '{place}': {first['msg']}" if place else str(first["msg"])
-    return refusal(message, param=place or None, code="invalid_value")
+    return RefusalError(message, param=place or None, code="invalid_value")
 
 
 def make_app(title: str, *, token: str | None) -> FastAPI:

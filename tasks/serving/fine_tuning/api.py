@@ -14,7 +14,7 @@ from tasks.serving.fine_tuning.lines import MAX_BYTES, FileError, examples_of
 from tasks.serving.fine_tuning.requests import JobBody
 from tasks.serving.fine_tuning.store import JobStore
 from tasks.serving.fine_tuning.tables import Job
-from tasks.serving.wire import RefusalError, body_of, refusal
+from tasks.serving.wire import RefusalError, body_of
 
 PURPOSE = "fine-tune"
 FILES = "/v1/files"
@@ -67,12 +67,14 @@ class JobService:
         file = self.store.file(body.training_file)
         if file is None or file["purpose"] != PURPOSE:
             msg = f"training_file must name a file with the purpose '{PURPOSE}'"
-            raise refusal(msg, param="training_file", code="invalid_training_file")
+            raise RefusalError(msg, param="training_file", code="invalid_training_file")
         try:
             content = self.store.content_path(body.training_file).read_bytes()
             examples = examples_of(content, body.method.type)
         except FileError as error:
-            raise refusal(str(error), param="training_file", code="invalid_training_file") from None
+            raise RefusalError(
+                str(error), param="training_file", code="invalid_training_file"
+            ) from None
         hyper = body.settled(len(examples))
         return {
             "folder": str(folder.resolve()),
@@ -108,14 +110,14 @@ def _add_files(app: FastAPI, store: JobStore) -> None:
             unknown = sorted(set(form) - {"file", "purpose"})
             if unknown:
                 msg = f"Unrecognized request argument supplied: {unknown[0]}"
-                raise refusal(msg, param=unknown[0], code="unknown_parameter")
+                raise RefusalError(msg, param=unknown[0], code="unknown_parameter")
             purpose, file = form.get("purpose"), form.get("file")
             if purpose != PURPOSE:
                 msg = f"purpose must be '{PURPOSE}'"
-                raise refusal(msg, param="purpose", code="invalid_value")
+                raise RefusalError(msg, param="purpose", code="invalid_value")
             if not hasattr(file, "read"):
                 msg = "file must be a file"
-                raise refusal(msg, param="file", code="missing_required_parameter")
+                raise RefusalError(msg, param="file", code="missing_required_parameter")
             content: bytes = await file.read(MAX_BYTES + 1)  # type: ignore[union-attr]
             if len(content) > MAX_BYTES:
                 msg = f"file must be at most {MAX_BYTES} bytes"
@@ -179,7 +181,7 @@ def _add_jobs(app: FastAPI, service: JobService) -> None:
         known = _found_job(store, job_id)
         if not store.move(job_id, "cancelled") and known.status != "cancelled":
             msg = f"a job that has {store.job(job_id).status} cannot be cancelled"
-            raise refusal(msg, code="invalid_state")
+            raise RefusalError(msg, code="invalid_state")
         return _job(store.job(job_id))
 
     @app.get("/v1/fine_tuning/jobs/{job_id}/events")
