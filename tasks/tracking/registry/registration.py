@@ -49,7 +49,9 @@ def record(
     client: "MlflowClient", evidence: Evidence, registration: RegistrationConfiguration
 ) -> RegistrationReceipt:
     """The receipt, after the evidence is in the store; what is there already stays unchanged."""
-    run = _run(client, evidence, experiment=registration.experiment)
+    key, experiment = evidence.training.run_key, registration.experiment
+    run = find_run(client, key, experiment=experiment)
+    run = run or create_run(client, key, experiment=experiment)
     _log_run(client, run, evidence)
     version = _version(client, run, evidence, name=registration.model_name)
     set_alias(client, registration.model_name, CANDIDATE, version=version)
@@ -71,11 +73,7 @@ def _log_run(client: "MlflowClient", run: "Run", evidence: Evidence) -> None:
     """Adds to the run what it lacks: parameters, steps, data sets, files."""
     share_view(client, run.info.experiment_id)
     add_params(client, run, evidence.params)
-    rows = [
-        {str(name): value for name, value in row.items()}
-        for row in evidence.steps.to_dict("records")
-    ]
-    sync_steps(run.info.run_id, rows, client=client)
+    sync_steps(run.info.run_id, evidence.steps.to_dict("records"), client=client)
     log_inputs(client, run.info.run_id, evidence.datasets)
     log_parent(client, run.info.run_id, evidence.parent)
     for name, text in _kl_tags(evidence).items():
@@ -87,7 +85,15 @@ def _version(client: "MlflowClient", run: "Run", evidence: Evidence, *, name: st
     """The number of the version that serves the attacker, with its figures and its card."""
     run_id = run.info.run_id
     model = log_package(client, run, evidence.package, name=name)
-    _log_final_metrics(client, evidence, run_id=run_id, model_id=model.model_id)
+    figures = _figures(evidence)
+    log_figures(
+        client,
+        run_id,
+        # The main ones, under names that the curves do not use.
+        {name: figures[name] for name in HEADLINE if name in figures},
+        step=evidence.training.optimizer_steps,
+        model_id=model.model_id,
+    )
     version = ensure_version(
         client,
         name,
@@ -99,48 +105,26 @@ def _version(client: "MlflowClient", run: "Run", evidence: Evidence, *, name: st
     return str(version.version)
 
 
-def _run(client: "MlflowClient", evidence: Evidence, *, experiment: str) -> "Run":
-    found = find_run(client, evidence.training.run_key, experiment=experiment)
-    return found or create_run(client, evidence.training.run_key, experiment=experiment)
-
-
 def _log_artifacts(client: "MlflowClient", run_id: str, evidence: Evidence) -> None:
     for file, folder in evidence.files.items():
         client.log_artifact(run_id, str(file), folder)
     with scratch_folder() as drafts:
-        write_known(evidence.datasets["valid"], drafts / KNOWN_FILE)
-        client.log_artifact(run_id, str(drafts / KNOWN_FILE), KNOWN_FOLDER)
-    with scratch_folder() as drafts:
+        examined = drafts / evidence.folder
+        write_known(evidence.datasets["valid"], drafts / KNOWN_FOLDER / KNOWN_FILE)
         write_text(figures_csv(_figures(evidence)), drafts / "figures.csv")
         write_json(_lineage(evidence), drafts / LINEAGE)
-        client.log_artifacts(run_id, str(drafts))
-    with scratch_folder() as drafts:
         # Parameters of a run cannot change, so those of a second examination are kept here.
-        write_json(dict(evidence.params), drafts / "params.json")
+        write_json(dict(evidence.params), examined / "params.json")
         if evidence.turns is not None:
-            write_record(evidence.turns, drafts / TURNS_FILE)
+            write_record(evidence.turns, examined / TURNS_FILE)
         if evidence.evaluation.categories:
-            write_text(rates_csv(evidence.evaluation.categories), drafts / "categories.csv")
-        client.log_artifacts(run_id, str(drafts), evidence.folder)
+            write_text(rates_csv(evidence.evaluation.categories), examined / "categories.csv")
+        client.log_artifacts(run_id, str(drafts))
 
 
 def _figures(evidence: Evidence) -> dict[str, float | None]:
     found = evidence.evaluation
     return {**found.final_figures(), **category_figures(found.categories, "final")}
-
-
-def _log_final_metrics(
-    client: "MlflowClient", evidence: Evidence, *, run_id: str, model_id: str
-) -> None:
-    """Logs the main figures of the final examination, under names that the curves do not use."""
-    figures = _figures(evidence)
-    log_figures(
-        client,
-        run_id,
-        {name: figures[name] for name in HEADLINE if name in figures},
-        step=evidence.training.optimizer_steps,
-        model_id=model_id,
-    )
 
 
 def _version_tags(evidence: Evidence) -> dict[str, str]:
