@@ -11,17 +11,27 @@ from astra_core.errors import ConfigurationError
 from astra_core.paths import LOST, found_at, is_file, kind_of
 from tasks.params.plugins import plugin_data, plugin_sources
 from tasks.params.schema import Params
-from tasks.pipeline.order import stages
+from tasks.pipeline.order import outside_files, stages
 
-# The files that an evaluation reads, and where one comes from.
-_MADE_BY = {"calibration": "'astra judge-check' writes one", "benign_prompts": "builtin has 63"}
+# How else to come by a file that is not there.
+_WAYS_OUT = {
+    "prompts.path": "check the path",
+    "prompts.dev_path": "check the path",
+    "evaluation.calibration": "'astra judge-check' writes one",
+    "evaluation.benign_prompts": "builtin has 63",
+}
 
 
 def check_inputs(params: Params) -> None:
     """Checks that the files read from outside of the pipeline exist, and no stage makes them."""
-    _check_names(params)
+    given = _inputs(params)
+    for key, path in given.items():
+        # One that cannot be looked up at all would raise below.
+        if kind_of(path) in LOST:
+            msg = f"{key} must be a path that can exist, got {found_at(path)}; check it"
+            raise ConfigurationError(msg)
     made = {path: stage.name for stage in stages().values() for path in stage.products}
-    for key, path in _inputs(params).items():
+    for key, path in given.items():
         for product, stage in made.items():
             if not _overlap(path, product):
                 continue
@@ -31,7 +41,8 @@ def check_inputs(params: Params) -> None:
                 f"and name the copy{_other_way(key)}"
             )
             raise ConfigurationError(msg)
-    _check_existence(params)
+    for key, path in given.items():
+        _check_existence(key, path)
 
 
 def _other_way(key: str) -> str:
@@ -40,35 +51,14 @@ def _other_way(key: str) -> str:
     return f", or set {role}.source to version" if role.startswith("models.") else ""
 
 
-def _check_names(params: Params) -> None:
-    """Checks that every path can be looked up at all; one that cannot would raise below."""
-    for key, path in _inputs(params).items():
-        if kind_of(path) in LOST:
-            msg = f"{key} must be a path that can exist, got {found_at(path)}; check it"
-            raise ConfigurationError(msg)
-
-
 def _inputs(params: Params) -> dict[str, Path]:
     """The paths outside of the pipeline that are read, by their keys."""
-    prompts, resume = params.prompts, params.training.checkpoint.resume
-    given: dict[str, Path | None] = {}
-    if prompts.source == "file":
-        given |= {"prompts.path": prompts.path, "prompts.dev_path": prompts.dev_path}
-    if prompts.source != "builtin":
-        given["promotion.fresh_path"] = params.promotion.fresh_path
-    for role in ("attacker", "target", "reference"):
-        model = getattr(params.models, role)
-        if model is not None and model.source == "folder":
-            given[f"models.{role}.path"] = model.path
-    for name in _MADE_BY:
-        own = getattr(params.evaluation, name)
-        given[f"evaluation.{name}"] = None if own == "builtin" else own
+    given, resume = outside_files(params), params.training.checkpoint.resume
     if resume not in {"auto", "never"}:
         given["training.checkpoint.resume"] = Path(resume)
     record = params.model_dump(mode="json")
     given |= {f"plug-in code {path}": path for path in plugin_sources(record)}
-    given |= {f"a plug-in's data {path}": path for path in plugin_data(record)}
-    return {key: path for key, path in given.items() if path is not None}
+    return given | {f"a plug-in's data {path}": path for path in plugin_data(record)}
 
 
 def _overlap(path: Path, product: Path) -> bool:
@@ -83,30 +73,19 @@ def _overlap(path: Path, product: Path) -> bool:
     return False
 
 
-def _check_existence(params: Params) -> None:
-    for key in ("path", "dev_path"):
-        path = getattr(params.prompts, key)
-        if params.prompts.source == "file" and path is not None and not is_file(path):
-            msg = f"prompts.{key} must name a file, got {found_at(path)}; check the path"
-            raise ConfigurationError(msg)
-    given = _inputs(params)
-    for key, way_out in _MADE_BY.items():
-        path = given.get(f"evaluation.{key}")
-        if path is not None and not is_file(path):
-            msg = f"evaluation.{key} must name a file, got {found_at(path)}; {way_out}"
-            raise ConfigurationError(msg)
-    for role in ("attacker", "target", "reference"):
-        model = getattr(params.models, role)
-        if model is None or model.source != "folder":
-            continue
-        if not is_file(model.path / "config.json"):
+def _check_existence(key: str, path: Path) -> None:
+    """Checks that there is what a key needs; code and data of plug-ins have been found already."""
+    if key.startswith("models."):
+        if not is_file(path / "config.json"):
             msg = (
-                f"models.{role}.path must name a Hugging Face folder with a config.json, "
-                f"got {found_at(model.path)}; check the path"
+                f"{key} must name a Hugging Face folder with a config.json, "
+                f"got {found_at(path)}; check the path"
             )
             raise ConfigurationError(msg)
-    resume = params.training.checkpoint.resume
+    elif key in _WAYS_OUT and not is_file(path):
+        msg = f"{key} must name a file, got {found_at(path)}; {_WAYS_OUT[key]}"
+        raise ConfigurationError(msg)
     # Whether it holds a checkpoint matters only to a run that has none of its own.
-    if kind_of(resume) not in {"a folder", "nothing there"}:
-        msg = f"training.checkpoint.resume must name a folder, got {found_at(resume)}; name another"
+    elif key.startswith("training.") and kind_of(path) not in {"a folder", "nothing there"}:
+        msg = f"{key} must name a folder, got {found_at(path)}; name another"
         raise ConfigurationError(msg)

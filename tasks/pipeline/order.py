@@ -26,12 +26,12 @@ CURVES = {
 }
 
 
-def stages(names: Iterable[str] = STAGE_NAMES) -> dict[str, Stage]:
+def stages() -> dict[str, Stage]:
     """Every stage by name, in the order in which they can run; imports no torch.
 
     Raises ConfigurationError if a stage module is missing, or the stages do not fit together.
     """
-    found = {name: find_stage(name) for name in names}
+    found = {name: find_stage(name) for name in STAGE_NAMES}
     check_order(found)
     return found
 
@@ -81,30 +81,31 @@ def outside_inputs(stage: Stage, params: Params) -> tuple[Path, ...]:
     They are prompt files, model folders, a calibration, harmless requests, and the code and data
     of plug-ins outside of ``plugins/``.
     """
-    named: tuple[Path, ...] = ()
+    # Such a section has the name of the stage that reads its files.
+    section = f"{stage.name}."
+    named = [path for key, path in outside_files(params).items() if key.startswith(section)]
     if PLUGINS.as_posix() in stage.code:
         record = params.model_dump(mode="json", include=set(stage.params))
-        named = (*plugin_sources(record), *plugin_data(record))
-    return tuple(dict.fromkeys((*_outside_data(params).get(stage.name, ()), *named)))
+        named += [*plugin_sources(record), *plugin_data(record)]
+    return tuple(dict.fromkeys(named))
 
 
-def _outside_data(params: Params) -> dict[str, tuple[Path, ...]]:
-    prompts = params.prompts
-    files = [prompts.path, prompts.dev_path] if prompts.source == "file" else []
-    models = params.models
-    sources = [models.attacker, models.target, models.reference]
-    folders = [
-        source.path for source in sources if source is not None and source.source == "folder"
-    ]
-    return {
-        "prompts": tuple(dict.fromkeys(path for path in files if path is not None)),
-        "models": tuple(dict.fromkeys(path for path in folders if path is not None)),
-        "evaluation": tuple(
-            path
-            for path in (params.evaluation.calibration, params.evaluation.benign_prompts)
-            if isinstance(path, Path)
-        ),
-    }
+def outside_files(params: Params) -> dict[str, Path]:
+    """The files and folders of prompts, models and evaluations that params.yaml names, by key."""
+    prompts, models, evaluation = params.prompts, params.models, params.evaluation
+    given: dict[str, Any] = {}
+    if prompts.source == "file":
+        given |= {"prompts.path": prompts.path, "prompts.dev_path": prompts.dev_path}
+    if prompts.source != "builtin":
+        given["promotion.fresh_path"] = params.promotion.fresh_path
+    for name in ("calibration", "benign_prompts"):
+        given[f"evaluation.{name}"] = getattr(evaluation, name)
+    for role in ("attacker", "target", "reference"):
+        model = getattr(models, role)
+        if model is not None and model.source == "folder":
+            given[f"models.{role}.path"] = model.path
+    # The built-in requests are named by a word.
+    return {key: path for key, path in given.items() if isinstance(path, Path)}
 
 
 def outside_keys(params: Params) -> dict[str, tuple[str, ...]]:
