@@ -44,22 +44,11 @@ def is_current(stage: str) -> bool:
 
     Raises ConfigurationError if the folder is no DVC project, or has no such stage.
     """
-    from dvc.exceptions import DvcException
-    from dvc.repo import Repo
-
-    hush_dvc()
-    prepare_dvc()
     try:
-        with Repo(".") as repo:
-            return not repo.status(targets=[stage])
-    except DvcException as error:
-        if lock_error(error) is not None:
-            # Another process works here: the stage's own process waits for it and says so.
-            return False
-        if set_aside_cut(error):
-            return is_current(stage)
-        msg = f"DVC must know stage '{stage}', got: {_one_line(error)}; see dvc.yaml"
-        raise ConfigurationError(msg) from error
+        return not _status([stage], rule=f"know stage '{stage}'", way_out="see dvc.yaml")
+    except AtWorkError:
+        # Another process works here: the stage's own process waits for it and says so.
+        return False
 
 
 def changes() -> dict[str, list[str]]:
@@ -68,6 +57,18 @@ def changes() -> dict[str, list[str]]:
     Raises ConfigurationError if the folder is no DVC project, its dvc.yaml cannot be read, or, an
     AtWorkError, another process works there.
     """
+    found = _status(None, rule="be able to read the project", way_out="see 'astra doctor'")
+    return {
+        stage: _reasons(entries) if _was_made(stage) else [NOT_MADE]
+        for stage, entries in found.items()
+    }
+
+
+def _status(targets: list[str] | None, *, rule: str, way_out: str) -> dict[str, list[Any]]:
+    """DVC's status of some stages, or of all.
+
+    ``rule``: what DVC must be able to do, for the error; ``way_out``: how it can.
+    """
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
 
@@ -75,21 +76,18 @@ def changes() -> dict[str, list[str]]:
     prepare_dvc()
     try:
         with Repo(".") as repo:
-            found = repo.status()
+            found: dict[str, list[Any]] = repo.status(targets=targets)
     except DvcException as error:
-        if set_aside_cut(error):
-            return changes()
         busy = lock_error(error)
         if busy is not None:
             # DVC's own words advise to remove its lock, which a run at work holds.
             msg = f"no other process may be at work here, got {blocker(busy)}; try again later"
             raise AtWorkError(msg) from error
-        msg = f"DVC must be able to read the project, got: {_one_line(error)}; see 'astra doctor'"
+        if set_aside_cut(error):
+            return _status(targets, rule=rule, way_out=way_out)
+        msg = f"DVC must {rule}, got: {_one_line(error)}; {way_out}"
         raise ConfigurationError(msg) from error
-    return {
-        stage: _reasons(entries) if _was_made(stage) else [NOT_MADE]
-        for stage, entries in found.items()
-    }
+    return found
 
 
 def _was_made(stage: str, lock: Path = Path("dvc.lock")) -> bool:
