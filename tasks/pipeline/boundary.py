@@ -124,17 +124,13 @@ def run_command(name: str, work: Callable[[Params], str]) -> int:
 
 
 def _note(name: str, seconds: float, params: Params) -> None:
-    """Remembers how long the stage took, for the next run's estimate."""
-    note_duration(name, seconds, amount=_amount(name, params))
+    """Remembers how long the stage took, and for how much work, for the next run's estimate."""
+    amount = 1.0
+    if name in GROWING:  # the others would load torch for it
+        from tasks.trials.workload import replies_by_stage
 
-
-def _amount(name: str, params: Params) -> float:
-    """The amount of work, in the unit in which the stage's time is remembered."""
-    if name not in GROWING:  # the others would load torch for it
-        return 1.0
-    from tasks.trials.workload import replies_by_stage
-
-    return replies_by_stage(params)[name]
+        amount = replies_by_stage(params)[name]
+    note_duration(name, seconds, amount=amount)
 
 
 def _tells_first() -> bool:

@@ -18,14 +18,11 @@ def advise(params: Params) -> None:
 
     The warning is printed once: child processes see in their environment that it was.
     """
-    names = [
-        name
-        for name, precision in (
-            ("system.precision", params.system.precision),
-            ("training.precision", params.training.precision),
-        )
-        if precision == "bf16"
-    ]
+    asked = {
+        "system.precision": params.system.precision,
+        "training.precision": params.training.precision,
+    }
+    names = [name for name, precision in asked.items() if precision == "bf16"]
     if not names or _TOLD in os.environ or not _is_slow(params.machine.device):
         return
     os.environ[_TOLD] = "1"
