@@ -46,9 +46,8 @@ OFFLINE: Mapping[str, str] = {
 
 def needs_hub(params: Params) -> bool:
     """Whether prompts or a model come from the Hugging Face hub."""
-    roles = (params.models.attacker, params.models.target, params.models.reference)
-    models = [model.source for model in roles if model is not None]
-    return "hub" in (params.prompts.source, *models)
+    models = params.models.sources.values()
+    return "hub" in (params.prompts.source, *(model.source for model in models))
 
 
 def stage_environment(params: Params) -> dict[str, str]:

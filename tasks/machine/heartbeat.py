@@ -71,16 +71,13 @@ _open: list[Heartbeat] = []
 
 
 @contextmanager
-def heartbeat(
-    description: str, total: int = 0, *, show: Show, every_s: float | None = None
-) -> Iterator[Heartbeat]:
+def heartbeat(description: str, total: int = 0, *, show: Show) -> Iterator[Heartbeat]:
     """Yields a heartbeat whose line is shown at intervals; a loop's replaces that of its stage."""
     around = _open[-1] if _open else None
     beat, over = Heartbeat(description, total), threading.Event()
-    pause_s = EVERY_S if every_s is None else every_s
 
     def beat_on() -> None:
-        while not over.wait(pause_s):
+        while not over.wait(EVERY_S):
             show(_open[-1].line())
 
     _open.append(beat)

@@ -28,16 +28,18 @@ def until(heard, words):
         time.sleep(0.005)
 
 
+@pytest.mark.usefixtures("often")
 def test_a_heartbeat_shows_where_the_loop_is():
     heard = []
-    with heartbeat("training", 8, show=heard.append, every_s=0.005) as beat:
+    with heartbeat("training", 8, show=heard.append) as beat:
         beat.advance(2, note="success 25%")
         until(heard, "2 of 8 (25%) after 0 s, success 25%")
 
 
+@pytest.mark.usefixtures("often")
 def test_a_loop_takes_the_place_of_its_stage():
     heard = []
-    with heartbeat("evaluation", show=heard.append, every_s=0.005):
+    with heartbeat("evaluation", show=heard.append):
         until(heard, "evaluation   at work for 0 s")
         with heartbeat("attacker", 4, show=print) as beat:
             beat.advance(1)
