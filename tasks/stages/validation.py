@@ -114,19 +114,30 @@ def validate_prompts(
     which, and for which rows.
     """
     set_facts = SetFacts()
-    judged = _hold_against_suite(files.folder, setup.rules, setup.scoring, set_facts=set_facts)
-    one_by_one, facts = judged.report, judged.facts
+    one_by_one, facts, counts = _hold_against_suite(
+        files.folder, setup.rules, setup.scoring, set_facts=set_facts
+    )
     reasons = _reasons(one_by_one)
     facts["rejected"] = (reasons > 0).astype(float)
-    profile = _profile(judged, setup.scoring)
     as_a_set = validate_frame(
         facts, prompt_suite(setup.rules), id_column="prompt_id", spelled=set_facts.spelled
     )
-    result = _report(one_by_one, as_a_set, facts)
-    del facts, judged
+    accepted = facts.loc[facts["rejected"] == 0.0, ["family", "split"]]
+    splits = Counter(accepted["split"].value_counts().to_dict())
+    result = replace(
+        as_a_set,
+        checks=one_by_one.checks + as_a_set.checks,
+        num_rejected=int(facts["rejected"].sum()),
+        reasons={check.check: len(check.rows) for check in one_by_one.checks if check.rows},
+        splits={split: splits[split] for split in SPLITS},
+        intake=read_intake(files.folder),
+        # Prompts of one family are nearly the same.
+        profile=DataProfile(setup.scoring.version, int(accepted["family"].nunique()), counts),
+    )
+    del facts, accepted
     names = [check.check for check in one_by_one.checks]
     rejected = _write_prompts(files, reasons, names, accept=result.success)
-    result = replace(result, intake=read_intake(files.folder), rejected=rejected, profile=profile)
+    result = replace(result, rejected=rejected)
     write_json(result.to_record(), files.report)
     write_text(result.to_markdown(), files.page)
     write_text(data_docs("Prompts", [one_by_one, as_a_set]), files.docs)
@@ -135,19 +146,14 @@ def validate_prompts(
     return replace(result, plan=tuple(islice(plan, 2)))
 
 
-@dataclass(slots=True)
-class _Judged:
-    """What the row suite says of all rows, what the suite of the set reads of each, and counts."""
-
-    report: ValidationReport
-    facts: pd.DataFrame
-    counts: Profile
-
-
 def _hold_against_suite(
     folder: Path, validation: ValidationConfiguration, scoring: Scoring, *, set_facts: SetFacts
-) -> _Judged:
-    """The prompts held against the row suite, piece by piece."""
+) -> tuple[ValidationReport, pd.DataFrame, Profile]:
+    """The prompts held against the row suite, piece by piece.
+
+    Returns what it says of all rows, what the suite of the set reads of each, and counts of the
+    accepted ones.
+    """
     suite = prompt_row_suite(validation)
     columns = [*PROMPT_ROW_COLUMNS, *(PROMPT_LANGUAGE_COLUMNS if validation.languages else ())]
     reports, kept = [], []
@@ -167,13 +173,7 @@ def _hold_against_suite(
     if not kept:
         msg = f"{folder} must hold at least one prompt, got none; run the stage 'prompts' again"
         raise DataError(msg)
-    return _Judged(joined(reports), pd.concat(kept, ignore_index=True), counts)
-
-
-def _profile(judged: _Judged, scoring: Scoring) -> DataProfile:
-    """What the accepted prompts are like; prompts of one family are nearly the same."""
-    accepted = judged.facts.loc[judged.facts["rejected"] == 0.0, "family"]
-    return DataProfile(scoring.version, int(accepted.nunique()), dict(judged.counts))
+    return joined(reports), pd.concat(kept, ignore_index=True), counts
 
 
 def _prompt_scores(
@@ -201,20 +201,6 @@ def _reasons(report: ValidationReport) -> NDArray[np.uint32]:
     for place, check in enumerate(report.checks):
         reasons[np.fromiter(check.rows, np.int64, len(check.rows))] |= np.uint32(1 << place)
     return reasons
-
-
-def _report(
-    one_by_one: ValidationReport, as_a_set: ValidationReport, facts: pd.DataFrame
-) -> ValidationReport:
-    """One report of both suites, with the main counts."""
-    accepted = Counter(facts.loc[facts["rejected"] == 0.0, "split"].value_counts().to_dict())
-    return replace(
-        as_a_set,
-        checks=one_by_one.checks + as_a_set.checks,
-        num_rejected=int(facts["rejected"].sum()),
-        reasons={check.check: len(check.rows) for check in one_by_one.checks if check.rows},
-        splits={split: accepted[split] for split in SPLITS},
-    )
 
 
 def _write_prompts(
