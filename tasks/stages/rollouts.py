@@ -111,9 +111,18 @@ def collect_rollouts(
         num_unjudged=talk.num_unjudged,
         advice=doubts + tuple(validated.advice.values()),
     )
-    validated = _known(validated, loaded, attacker=read_manifest(files.base).attacker.digest)
-    written = _record(summary, talk, system=loaded, validated=validated)
-    write_record(replace(written, target=used or None), files.report)
+    judge, attacker = version_of(loaded.scorer), read_manifest(files.base).attacker.digest
+    profile = validated.profile and replace(validated.profile, judge=judge, attacker=attacker)
+    written = RolloutsRecord(
+        **{name: value for name, value in asdict(summary).items() if name != "advice"},
+        reward_mean=_mean(talk.rewards),
+        target_nll_mean=_mean(talk.target_nlls),
+        scorer=judge,
+        system_precision=loaded.config.precision,
+        checks=replace(validated, profile=profile).to_record(),
+        target=used or None,
+    )
+    write_record(written, files.report)
     return summary
 
 
@@ -157,28 +166,6 @@ def _collect(setup: RolloutsSetup) -> Iterator[Graph]:
 def _mean(values: Sequence[float]) -> float:
     """The mean; 0 for no values."""
     return sum(values) / max(len(values), 1)
-
-
-def _record(
-    summary: RolloutsSummary, talk: _Talk, *, system: "System", validated: "ValidationReport"
-) -> RolloutsRecord:
-
-    return RolloutsRecord(
-        **{name: value for name, value in asdict(summary).items() if name != "advice"},
-        reward_mean=_mean(talk.rewards),
-        target_nll_mean=_mean(talk.target_nlls),
-        scorer=version_of(system.scorer),
-        system_precision=system.config.precision,
-        checks=validated.to_record(),
-    )
-
-
-def _known(validated: "ValidationReport", system: "System", *, attacker: str) -> "ValidationReport":
-    """The report whose profile names the judge and the attacker."""
-    if validated.profile is None:
-        return validated
-    judge = version_of(system.scorer)
-    return replace(validated, profile=replace(validated.profile, judge=judge, attacker=attacker))
 
 
 def _validate(path: Path, rollouts: RolloutsConfiguration, system: "System") -> "ValidationReport":
