@@ -72,8 +72,11 @@ class ModelsSetup:
     @classmethod
     def of(cls, params: ModelsParams) -> Self:
         """Finds the target, which may need no model."""
+        sources = params.models.sources
+        roles = {*ROLES} if has_weights(params.system.target) else {*ROLES} - {"target"}
         return cls(
-            sources=taking_part(params.models, params.system),
+            # A target without weights is no model of this stage.
+            sources={role: source for role, source in sources.items() if role in roles},
             builtin=params.models.builtin,
             seed=params.model_seed,
             registered_as=params.registration.model_name,
@@ -92,11 +95,13 @@ def prepare_models(setup: ModelsSetup, files: ModelsFiles = ModelsFiles()) -> Mo
     Raises ConfigurationError if a folder or hub id does not give a causal LM; TrackingError if the
     registry does not have a version, or cannot be read.
     """
+    import torch
+
     from astra_core.engine.memory import keep_freed_memory
     from astra_core.models.pretrained import threads_for, weights_digest
 
     keep_freed_memory()
-    _use_threads(threads_for(2_000_000, setup.num_threads))
+    torch.set_num_threads(threads_for(2_000_000, setup.num_threads))
     sources = setup.sources
     entries: dict[str, ModelEntry] = {}
     counts: dict[str, int] = {}
@@ -117,12 +122,6 @@ def prepare_models(setup: ModelsSetup, files: ModelsFiles = ModelsFiles()) -> Mo
             )
         write_manifest(entries, draft)
     return ModelsSummary({role: source.source for role, source in sources.items()}, counts)
-
-
-def taking_part(models: ModelsConfiguration, system: SystemConfiguration) -> dict[str, ModelSource]:
-    """The source of each role's model; a target without weights is no model of this stage."""
-    named = has_weights(system.target)
-    return {role: source for role, source in models.sources.items() if role != "target" or named}
 
 
 def _prove(folder: Path, source: ModelSource) -> Any:
@@ -191,9 +190,3 @@ def _exported(folder: Path) -> Parent | None:
     except DataError:
         return None
     return Parent(digest=note.digest, run_key=str(note.run_key))
-
-
-def _use_threads(count: int) -> None:
-    import torch
-
-    torch.set_num_threads(count)
