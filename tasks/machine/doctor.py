@@ -8,7 +8,7 @@ import socket
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import chdir, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from tasks.tracking.database.store_check import check_store, has_store
 from tasks.tracking.registry.registered import lost_versions
 
 LOCK_FILE = Path("requirements.lock")
-TORCH_LOCK = "requirements-torch.lock"
+TORCH_LOCK = Path("requirements-torch.lock")
 MIN_FREE_GB = 2.0  # the built-in pipeline with its caches takes less than one
 # A project of `astra init` has no Makefile.
 INSTALL = (
@@ -31,7 +31,8 @@ INSTALL = (
     "pip install -r requirements-torch.lock -r requirements.txt"
 )
 PYTHONS = ("3.11", "3.12", "3.13")
-# The file that git tracks.
+DVC_FILE = Path(".dvc/config")
+# What it says where git tracks it.
 DVC_CONFIG = """\
 [core]
     analytics = false
@@ -62,19 +63,19 @@ class CheckResult:
         return told if self.ok else {**told, "problem": self.problem, "advice": self.advice}
 
 
-def diagnose(*, root: Path = Path()) -> list[CheckResult]:
+def diagnose() -> list[CheckResult]:
     """What was checked on this machine, with and without problems; nothing is changed."""
     return [
-        _python(root),
-        *_packages(root / LOCK_FILE),
-        _torch(root),
+        _python(),
+        *_packages(),
+        _torch(),
         *_engine(),
         _git(),
-        _dvc(root),
+        _dvc(),
         _store(),
         *_versions(),
-        *_writable(root),
-        _disk(root),
+        *_writable(),
+        _disk(),
         _port(),
     ]
 
@@ -90,31 +91,30 @@ def fix_all(findings: Iterable[CheckResult]) -> list[str]:
     return fixed
 
 
-def _install(root: Path) -> str:
+def _install() -> str:
     """The command that installs what the project needs."""
-    return INSTALL if (root / SCRIPT).is_file() else "make setup"
+    return INSTALL if SCRIPT.is_file() else "make setup"
 
 
-def _python(root: Path) -> CheckResult:
+def _python() -> CheckResult:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     return CheckResult(
         f"Python {version}",
         ok=version in PYTHONS,
         problem=f"must be {', '.join(PYTHONS)}, got {version}",
         advice=f"python3.11 -m venv .venv; {INSTALL}"
-        if (root / SCRIPT).is_file()
+        if SCRIPT.is_file()
         else "make setup PYTHON=python3.11",
     )
 
 
-def _packages(lock: Path) -> Iterator[CheckResult]:
+def _packages() -> Iterator[CheckResult]:
     """One finding if all packages of the lock are installed, else one for each that is not."""
-    if not lock.is_file():
-        yield CheckResult(
-            str(lock), ok=False, problem="must exist, got none", advice=f"git restore {lock}"
-        )
+    if not LOCK_FILE.is_file():
+        advice = f"git restore {LOCK_FILE}"
+        yield CheckResult(str(LOCK_FILE), ok=False, problem="must exist, got none", advice=advice)
         return
-    pins = _pins(lock) | _pins(lock.with_name(TORCH_LOCK))
+    pins = _pins(LOCK_FILE) | _pins(TORCH_LOCK)
     wrong = {
         name: got
         for name, want in pins.items()
@@ -122,9 +122,9 @@ def _packages(lock: Path) -> Iterator[CheckResult]:
     }
     for name, got in wrong.items():
         problem = f"must be {pins[name]}, got {got or 'none'}"
-        yield CheckResult(name, ok=False, problem=problem, advice=_install(lock.parent))
+        yield CheckResult(name, ok=False, problem=problem, advice=_install())
     if not wrong:
-        yield CheckResult(f"{len(pins)} packages as in {lock.name}", ok=True)
+        yield CheckResult(f"{len(pins)} packages as in {LOCK_FILE}", ok=True)
 
 
 def _pins(lock: Path) -> dict[str, str]:
@@ -149,13 +149,13 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def _torch(root: Path) -> CheckResult:
+def _torch() -> CheckResult:
     """Torch is imported, because a build for another machine installs and fails only at import."""
     try:
         import torch
     except (ImportError, OSError) as error:
         problem = f"must be importable, got {error}"
-        return CheckResult("torch", ok=False, problem=problem, advice=_install(root))
+        return CheckResult("torch", ok=False, problem=problem, advice=_install())
     from astra_core.engine.processor import processor_class
 
     device = "CUDA" if torch.cuda.is_available() else f"CPU ({processor_class()})"
@@ -176,17 +176,14 @@ def _git() -> CheckResult:
     return CheckResult("git", ok=found, problem="must be on the PATH, got none", advice=advice)
 
 
-def _dvc(root: Path) -> CheckResult:
+def _dvc() -> CheckResult:
     """DVC is asked for its status: a folder can have a configuration that DVC cannot read."""
     subject, advice = "DVC repository", "git restore .dvc, or dvc init --no-scm"
-    if not (root / ".dvc" / "config").is_file():
-        problem = "must have .dvc/config, got none"
-        return CheckResult(
-            subject, ok=False, problem=problem, advice=advice, fix=_restore_dvc(root)
-        )
+    if not DVC_FILE.is_file():
+        problem = f"must have {DVC_FILE}, got none"
+        return CheckResult(subject, ok=False, problem=problem, advice=advice, fix=_restore_dvc)
     try:
-        with chdir(root):
-            changes()
+        changes()
     except AtWorkError:
         return CheckResult(subject, ok=True)
     except AstraError as error:
@@ -197,9 +194,9 @@ def _dvc(root: Path) -> CheckResult:
     return CheckResult(subject, ok=True)
 
 
-def _restore_dvc(root: Path) -> Callable[[], None]:
+def _restore_dvc() -> None:
     """Writes the configuration that the project comes with, by which DVC finds its cache again."""
-    return lambda: write_text(DVC_CONFIG, root / ".dvc" / "config", is_shared=True)
+    write_text(DVC_CONFIG, DVC_FILE, is_shared=True)
 
 
 def _versions() -> Iterator[CheckResult]:
@@ -227,9 +224,9 @@ def _store() -> CheckResult:
     return CheckResult("MLflow's store" if has_store() else "MLflow's store, not made yet", ok=True)
 
 
-def _writable(root: Path) -> Iterator[CheckResult]:
+def _writable() -> Iterator[CheckResult]:
     for name in FOLDERS:
-        closed = closed_above(root.resolve() / name)
+        closed = closed_above(name)
         problem = "must be a folder that can be written to, got one that cannot"
         advice = f"chmod u+rwx {closed}"
         fix = _open(closed) if closed is not None and closed.is_dir() else None
@@ -242,8 +239,8 @@ def _open(folder: Path) -> Callable[[], None]:
     return lambda: folder.chmod(folder.stat().st_mode | stat.S_IRWXU)
 
 
-def _disk(root: Path) -> CheckResult:
-    free = shutil.disk_usage(root).free / 1e9
+def _disk() -> CheckResult:
+    free = shutil.disk_usage(Path()).free / 1e9
     return CheckResult(
         f"{MIN_FREE_GB:g} GB of free disk",
         ok=free >= MIN_FREE_GB,

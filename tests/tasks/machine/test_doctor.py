@@ -27,12 +27,12 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def _problems(project) -> dict[str, CheckResult]:
-    return {finding.subject: finding for finding in diagnose(root=project) if not finding.ok}
+def _problems() -> dict[str, CheckResult]:
+    return {finding.subject: finding for finding in diagnose() if not finding.ok}
 
 
 def test_a_sound_machine_has_no_problem(project):
-    assert {} == _problems(project)
+    assert {} == _problems()
 
 
 @pytest.mark.parametrize(
@@ -44,69 +44,69 @@ def test_a_sound_machine_has_no_problem(project):
 )
 def test_a_package_that_is_not_as_locked_is_a_problem(project, line, subject, problem):
     (project / "requirements.lock").write_text(f"{line}\n")
-    finding = _problems(project)[subject]
+    finding = _problems()[subject]
 
     assert finding.problem.startswith(problem)
     assert "make setup" == finding.advice
     (project / "stage.sh").touch()  # of `astra init`
-    assert _problems(project)[subject].advice.endswith(" -r requirements.txt")
+    assert _problems()[subject].advice.endswith(" -r requirements.txt")
 
 
 def test_only_the_pins_for_this_machine_count(project):
     line = "no-such-package==1.0 ; python_full_version < '3' \\\n    --hash=sha256:00\n"
     (project / "requirements.lock").write_text(line)
 
-    assert {} == _problems(project)
+    assert {} == _problems()
 
 
 def test_torch_has_a_lock_of_its_own(project):
     (project / "requirements-torch.lock").write_text("torch==1.0\n")
 
-    assert "must be 1.0, got " in _problems(project)["torch"].problem
+    assert "must be 1.0, got " in _problems()["torch"].problem
 
 
 def test_the_build_of_a_package_is_no_difference(project):
     version = importlib.metadata.version("pytest")
     (project / "requirements.lock").write_text(f"pytest=={version}+cpu\n")
 
-    assert {} == _problems(project)
+    assert {} == _problems()
 
 
 def test_a_missing_lock_file_is_a_problem(project):
     (project / "requirements.lock").unlink()
 
-    assert [f"{project / 'requirements.lock'}"] == list(_problems(project))
+    assert ["requirements.lock"] == list(_problems())
 
 
 def test_a_folder_without_dvc_is_a_problem(project):
     (project / ".dvc" / "config").unlink()
 
-    assert ["DVC repository"] == list(_problems(project))
+    assert ["DVC repository"] == list(_problems())
 
 
 def test_a_pipeline_that_dvc_cannot_read_is_a_problem_as_status_says(project):
     (project / "dvc.yaml").write_text("stages: [")
 
-    assert "DVC must be able to read" in _problems(project)["DVC repository"].problem
+    assert "DVC must be able to read" in _problems()["DVC repository"].problem
 
 
 @pytest.mark.real
 def test_a_store_that_status_calls_away_is_a_problem(project):
     (project / "mlflow.db").write_bytes(b"no database" * 100)
 
-    assert "file is not a database" in _problems(project)["MLflow's store"].problem
+    assert "file is not a database" in _problems()["MLflow's store"].problem
 
 
 def test_a_file_in_the_place_of_a_folder_is_a_problem(project):
     (project / "data").touch()
 
-    assert ["folder data"] == list(_problems(project))
+    assert ["folder data"] == list(_problems())
 
 
 def test_a_machine_without_git_is_a_problem(project, monkeypatch):
     monkeypatch.setenv("PATH", str(project))
 
-    assert ["git"] == list(_problems(project))
+    assert ["git"] == list(_problems())
 
 
 def test_a_problem_has_the_command_that_fixes_it():
@@ -137,11 +137,11 @@ def test_what_can_be_fixed_is_fixed_and_the_rest_is_reported(project):
     (project / "data").mkdir(mode=0o500)
     (project / ".dvc" / "config").unlink()
     (project / "requirements.lock").write_text("no-such-package==1.0\n")
-    problems = _problems(project)
+    problems = _problems()
 
     # A privileged user may write in a closed folder too.
     assert {"DVC repository", "folder data"} >= set(fix_all(problems.values()))
-    assert {"no-such-package"} == set(_problems(project))
+    assert {"no-such-package"} == set(_problems())
     assert (ROOT / ".dvc" / "config").read_text() == DVC_CONFIG
 
 
@@ -154,13 +154,13 @@ def test_a_version_whose_files_are_gone_is_a_problem(project, monkeypatch):
     client.create_model_version("attacker", source=str(project / "files"))
     client.set_registered_model_alias("attacker", "champion", "1")
 
-    assert {} == _problems(project)
+    assert {} == _problems()
     (project / "files").rmdir()
-    (problem,) = _problems(project).values()
+    (problem,) = _problems().values()
     assert "files of attacker version 1 (champion)" == problem.subject
 
 
 def test_the_engine_line_is_the_machine_s(project):
-    told = [finding.line() for finding in diagnose(root=project)]
+    told = [finding.line() for finding in diagnose()]
 
     assert f"ok       engine: {Machine.here().describe()}" in told
