@@ -107,20 +107,20 @@ def exit_status(error: BaseException) -> int:
     return EXIT_MISTAKE if isinstance(error, AstraError) else EXIT_BUG
 
 
-def write_failure(failure: StageFailure, stage: str, *, folder: Path = FAILURES) -> None:
+def write_failure(failure: StageFailure, stage: str) -> None:
     """Leaves the failure where ``read_failure`` finds it, if there is room for it."""
     with suppress(DiskFullError):
-        write_json(asdict(failure), folder / f"{stage}.json")
+        write_json(asdict(failure), FAILURES / f"{stage}.json")
 
 
-def claim_failure(failure: StageFailure, stage: str, *, folder: Path = FAILURES) -> bool:
+def claim_failure(failure: StageFailure, stage: str) -> bool:
     """Whether this is the first failure since ``clear_failure``, which is then written.
 
     Of several processes the first to fail reports it: the others fail because it is gone.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / f"{stage}.json").open("x", encoding="utf-8") as file:
+        FAILURES.mkdir(parents=True, exist_ok=True)
+        with (FAILURES / f"{stage}.json").open("x", encoding="utf-8") as file:
             json.dump(asdict(failure), file)
     except FileExistsError:
         return False

@@ -67,25 +67,31 @@ def test_a_stop_says_by_what_and_how_to_continue():
     assert expected == failure_of(Stopped(signal.SIGTERM)).message
 
 
-def test_a_written_failure_is_read_back_until_it_is_cleared(tmp_path):
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """An empty project folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_written_failure_is_read_back_until_it_is_cleared(project):
     failure = StageFailure("GateError", "Maße: 3 of 4", retryable=False)
-    write_failure(failure, "validation", folder=tmp_path)
+    write_failure(failure, "validation")
 
-    assert failure == read_failure("validation", folder=tmp_path)
-    clear_failure("validation", folder=tmp_path)
-    assert read_failure("validation", folder=tmp_path) is None
-    clear_failure("validation", folder=tmp_path)
+    assert failure == read_failure("validation")
+    clear_failure("validation")
+    assert read_failure("validation") is None
+    clear_failure("validation")
 
 
-def test_the_first_failure_since_the_start_is_the_one_that_is_reported(tmp_path):
+def test_the_first_failure_since_the_start_is_the_one_that_is_reported(project):
     cause = StageFailure("ScorerError", "no answer", retryable=True)
     result = StageFailure("LostProcessError", "process 1 is gone", retryable=True)
 
-    assert claim_failure(cause, "training", folder=tmp_path / "new")
-    assert not claim_failure(result, "training", folder=tmp_path / "new")
-    assert cause == read_failure("training", folder=tmp_path / "new")
-    clear_failure("training", folder=tmp_path / "new")
-    assert claim_failure(result, "training", folder=tmp_path / "new")
+    assert claim_failure(cause, "training")
+    assert not claim_failure(result, "training")
+    assert cause == read_failure("training")
+    clear_failure("training")
+    assert claim_failure(result, "training")
 
 
 def test_a_background_job_of_a_script_stops_on_interrupt_too():
