@@ -7,7 +7,7 @@ parameters. ``tasks.params.checks`` checks what involves several sections.
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from astra_core.config import (
     Choice,
@@ -79,13 +79,6 @@ class TrackingConfiguration(Section):
         False,
         description="Whether MLflow's run also records the machine's load, every ten seconds.",
     )
-
-    @field_validator("sinks", mode="before")
-    @classmethod
-    def _a_name_is_enough(cls, value: Any) -> Any:
-        if not isinstance(value, list | tuple):
-            return value
-        return tuple({"name": each} if isinstance(each, str) else each for each in value)
 
     @model_validator(mode="after")
     def _each_is_named_once(self) -> Self:

@@ -11,10 +11,10 @@ plain function on a temporary folder.
 
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Protocol, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Protocol, TypeVar, get_type_hints
 
 from pydantic import BaseModel
 
@@ -112,7 +112,10 @@ def sections_for(params_class: type[Sections], params: Params) -> Sections:
 def plain_sections(params: Any) -> dict[str, Any]:
     """The tracked sections of a stage's parameters as JSON, by name: what decides its result."""
     tracked = {name: getattr(params, name) for name in _tracked(type(params))}
-    return {name: _plain(section) for name, section in tracked.items()}
+    return {
+        name: section.model_dump(mode="json") if isinstance(section, BaseModel) else section
+        for name, section in tracked.items()
+    }
 
 
 def stage(*, name: str | None = None, is_parallel: bool = False) -> Callable[[Function], Function]:
@@ -185,12 +188,9 @@ def _require(holds: bool, msg: str) -> None:
 
 
 def _is_frozen(hint: Any) -> bool:
-    return is_dataclass(hint) and isinstance(hint, type) and _settings(hint).frozen
-
-
-def _settings(found: Any) -> Any:
-    """The arguments with which the dataclass was made."""
-    return found.__dataclass_params__
+    # The arguments with which a dataclass was made.
+    made = getattr(hint, "__dataclass_params__", None)
+    return isinstance(hint, type) and made is not None and bool(made.frozen)
 
 
 def _sections_of(params_class: type[Any], where: str) -> tuple[str, ...]:
@@ -254,12 +254,5 @@ def _path_of(each: "Field[Any]", where: str) -> Path:
 
 def _tracked(params_class: type[Any]) -> tuple[str, ...]:
     hints = get_type_hints(params_class, include_extras=True)
-    return tuple(name for name, hint in hints.items() if not _is_untracked(hint))
-
-
-def _is_untracked(hint: Any) -> bool:
-    return get_origin(hint) is Annotated and _Untracked in get_args(hint)
-
-
-def _plain(section: Any) -> Any:
-    return section.model_dump(mode="json") if isinstance(section, BaseModel) else section
+    marks = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
+    return tuple(name for name in hints if _Untracked not in marks[name])

@@ -128,7 +128,6 @@ def evaluate_checkpoint(
     *,
     prompts: Iterable[Prompt] | None = None,
     base: Path = Path("models/base"),
-    valid: Path = Path("data/valid"),
 ) -> tuple[dict[str, Any], "pd.DataFrame"]:
     """The record and per-prompt table of any attacker's folder, examined as params.yaml says.
 
@@ -137,12 +136,12 @@ def evaluate_checkpoint(
     import pandas as pd
 
     evaluation = params.evaluation
+    files = EvaluationFiles(base=base, attacker=weights or base)
     chosen = (
         list(prompts)
         if prompts is not None
-        else read_prompts(valid / "test.parquet", limit=evaluation.num_prompts)
+        else read_prompts(files.valid / "test.parquet", limit=evaluation.num_prompts)
     )
-    files = EvaluationFiles(valid=valid, base=base, attacker=weights or base)
     examiner = Examiner.of(sections_for(EvaluationParams, params), files)
     found, key = examiner.examine(weights, chosen)
     record = {
