@@ -7,7 +7,6 @@ another run holds what the stage reads or writes, the command waits its turn.
 """
 
 import logging
-import math
 import re
 import signal
 import sys
@@ -115,27 +114,24 @@ def _reasons(entries: list[Any]) -> list[str]:
     return reasons
 
 
-def reproduce(stage: str, *, force: bool = False, patience_s: float = math.inf) -> int:
-    """The exit status, after the stage ran or DVC restored the results of an equal run.
-
-    ``patience_s``: how long to wait for another run that holds what the stage reads or writes.
-    """
+def reproduce(stage: str, *, force: bool = False) -> int:
+    """The exit status, after the stage ran or DVC restored the results of an equal run."""
     failures.clear_failure(stage)
     started = time.monotonic()
     try:
         memory = hush_dvc(failures.LOGS / f"{stage}.dvc.log")
         prepare_dvc()
-        _reproduce_in_turn(stage, force=force, end=started + patience_s)
+        _reproduce_in_turn(stage, force=force)
     except Exception as error:  # noqa: BLE001 - the boundary to DVC
         return _explain(error, stage)
     if memory.restored and remove_damaged(stage):
-        return reproduce(stage, force=force, patience_s=patience_s)
+        return reproduce(stage, force=force)
     if memory.restored:
         say(f"{stage:<13}restored from DVC's cache ({time.monotonic() - started:.1f} s)")
     return 0
 
 
-def _reproduce_in_turn(stage: str, *, force: bool, end: float) -> None:
+def _reproduce_in_turn(stage: str, *, force: bool) -> None:
     """Lets DVC run the stage, as soon as no other process holds its files."""
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
@@ -149,7 +145,7 @@ def _reproduce_in_turn(stage: str, *, force: bool, end: float) -> None:
             if set_aside_cut(error):
                 continue
             busy = lock_error(error)
-            if busy is None or time.monotonic() > end or asked_to_stop.wait(TURN_S):
+            if busy is None or asked_to_stop.wait(TURN_S):
                 raise
             if not is_told:
                 say(f"{stage:<13}waits for another run: {blocker(busy)}")
@@ -183,9 +179,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m tasks.pipeline.reproduction")
     parser.add_argument("stage")
     parser.add_argument("--force", action="store_true", help="run it even if it is up to date")
-    parser.add_argument(
-        "--patience", type=float, default=math.inf, help="seconds to wait for another run"
-    )
     asked = parser.parse_args(arguments)
     # Before DVC is imported: it reads the umask once and gives its files that mode.
     keep_private()
@@ -193,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # a handler and not SIG_IGN, because the stage would inherit an ignored signal.
     signal.signal(signal.SIGTERM, lambda *_: asked_to_stop.set())
     end_group_with_parent()
-    return reproduce(asked.stage, force=asked.force, patience_s=asked.patience)
+    return reproduce(asked.stage, force=asked.force)
 
 
 def _explain(error: Exception, stage: str) -> int:
@@ -208,10 +201,9 @@ def _explain(error: Exception, stage: str) -> int:
         # DVC's own words advise to remove its lock, which somebody holds.
         told = type(busy)(f"no other process may be at work here, got {blocker(busy)}")
         return _tell(told, stage, retryable=True)
-    full = failures.plain(error)
+    full, cause = failures.plain(error), error.__cause__ or error
     if isinstance(full, DiskFullError):
         return _tell(full, stage, retryable=False)
-    cause = error.__cause__ or error
     if not isinstance(cause, StageCmdFailedError):
         return _tell(cause, stage, retryable=False)
     if asked_to_stop.is_set():
