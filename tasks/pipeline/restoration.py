@@ -8,6 +8,9 @@ from pathlib import Path
 from astra_core.errors import DataError
 from astra_core.files import record_digest, write_text
 from tasks.machine.privacy import keep_private
+from tasks.pipeline.dvc_files import set_aside_cut
+from tasks.pipeline.reproduction import blocker, hush_dvc, lock_error
+from tasks.pipeline.workspace import prepare_dvc
 
 BEFORE = Path(".astra/before")
 """Where files that were replaced are kept, in a folder for each content."""
@@ -25,10 +28,6 @@ def put_back(files: Mapping[Path, str]) -> Path | None:
     # Before DVC is imported: it reads the umask once and gives its files that mode.
     keep_private()
     from dvc.exceptions import DvcException
-
-    from tasks.pipeline.dvc_files import set_aside_cut
-    from tasks.pipeline.reproduction import hush_dvc
-    from tasks.pipeline.workspace import prepare_dvc
 
     hush_dvc()
     prepare_dvc()
@@ -93,8 +92,6 @@ def _check_out() -> None:
 def _problem(error: BaseException) -> str:
     """What went wrong, in a line."""
     from dvc.exceptions import CheckoutError
-
-    from tasks.pipeline.reproduction import blocker, lock_error
 
     busy, told = lock_error(error), _COLOUR.sub("", str(error))
     if busy is not None:
