@@ -52,20 +52,22 @@ def _set_aside_lock_file() -> bool:
     from dvc.repo import Repo
 
     with Repo(".") as repo, repo.lock:
-        if not LOCK_FILE.is_file() or "<<<<<<<" in LOCK_FILE.read_text(encoding="utf-8"):
+        if not LOCK_FILE.is_file():
             return False
-        if _is_whole(LOCK_FILE):
+        text = LOCK_FILE.read_text(encoding="utf-8")
+        if "<<<<<<<" in text or _is_whole(text):
             return False
         return _set_aside(LOCK_FILE)
 
 
-def _is_whole(path: Path) -> bool:
+def _is_whole(text: str) -> bool:
+    """Whether DVC can read this text of its lock file."""
     from dvc.schema import COMPILED_LOCKFILE_SCHEMA
     from ruamel.yaml import YAML, YAMLError
     from voluptuous import Invalid
 
     try:
-        COMPILED_LOCKFILE_SCHEMA(YAML(typ="safe").load(path.read_text(encoding="utf-8")) or {})
+        COMPILED_LOCKFILE_SCHEMA(YAML(typ="safe").load(text) or {})
     except (YAMLError, Invalid):
         return False
     return True

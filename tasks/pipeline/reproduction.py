@@ -24,7 +24,7 @@ from tasks.machine.parents import end_group_with_parent
 from tasks.machine.privacy import keep_private
 from tasks.machine.telling import tell_crash
 from tasks.pipeline import failures
-from tasks.pipeline.dvc_files import remove_damaged, set_aside_cut
+from tasks.pipeline.dvc_files import LOCK_FILE, remove_damaged, set_aside_cut
 from tasks.pipeline.workspace import prepare_dvc
 
 # Seconds between two checks whether another run still holds the stage.
@@ -89,10 +89,10 @@ def _status(targets: list[str] | None, *, rule: str, way_out: str) -> dict[str, 
     return found
 
 
-def _was_made(stage: str, lock: Path = Path("dvc.lock")) -> bool:
+def _was_made(stage: str) -> bool:
     """Whether the lock has the stage; it is read as text, as parsing takes a tenth of a second."""
     try:
-        return f"\n  {stage}:\n" in lock.read_text(encoding="utf-8", errors="replace")
+        return f"\n  {stage}:\n" in LOCK_FILE.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
 

@@ -8,13 +8,12 @@ from pathlib import Path
 from astra_core.errors import DataError
 from astra_core.files import record_digest, write_text
 from tasks.machine.privacy import keep_private
-from tasks.pipeline.dvc_files import set_aside_cut
+from tasks.pipeline.dvc_files import LOCK_FILE, set_aside_cut
 from tasks.pipeline.reproduction import blocker, hush_dvc, lock_error
 from tasks.pipeline.workspace import prepare_dvc
 
 BEFORE = Path(".astra/before")
 """Where files that were replaced are kept, in a folder for each content."""
-_LOCK = Path("dvc.lock")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -68,7 +67,7 @@ def _replace(was: Mapping[Path, str], files: Mapping[Path, str]) -> None:
         _write(was)
         for file in files.keys() - was.keys():
             file.unlink(missing_ok=True)
-        if _LOCK in was:  # without it DVC would take what is here for nobody's
+        if LOCK_FILE in was:  # without it DVC would take what is here for nobody's
             with suppress(DvcException, ImportError):
                 _check_out()
         raise
