@@ -108,20 +108,16 @@ def outside_files(params: Params) -> dict[str, Path]:
     return {key: path for key, path in given.items() if isinstance(path, Path)}
 
 
-def outside_keys(params: Params) -> dict[str, tuple[str, ...]]:
-    """Keys of params.yaml that affect a stage's result only for some values of other keys."""
-    is_registered = any(each.source == "version" for each in params.models.sources.values())
+def _further_keys(params: Params) -> list[str]:
+    """Keys of params.yaml that affect the stage ``models`` only for some values of other keys."""
+    sources, target = params.models.sources.values(), params.system.target
+    keys = ["registration.model_name"] if any(each.source == "version" for each in sources) else []
     # The stage has no model for a target without weights of its own.
-    target = params.system.target
-    named = {"causal_lm": (), MIXTURE: ("system.target",)}
-    # One without options may be its name alone in params.yaml.
-    key = "system.target.name" if "options" in target.model_fields_set else "system.target"
-    return {
-        "models": (
-            *(("registration.model_name",) if is_registered else ()),
-            *named.get(target.name, (key,)),
-        )
-    }
+    if target.name != "causal_lm":
+        # A list has no name in params.yaml, and one without options may be its name alone.
+        is_named = target.name != MIXTURE and "options" in target.model_fields_set
+        keys.append("system.target.name" if is_named else "system.target")
+    return keys
 
 
 def render(pipeline: dict[str, Stage] | None = None, *, params: Params | None = None) -> str:
@@ -135,11 +131,11 @@ def render(pipeline: dict[str, Stage] | None = None, *, params: Params | None = 
 
     pipeline = pipeline or stages()
     is_of_a_file, params = params is not None, params or Params()
-    keys = outside_keys(params)
+    further = {"models": _further_keys(params)}
     written = {path.as_posix() for stage in pipeline.values() for path in stage.plots}
     content: dict[str, Any] = {"stages": {}}
     for name, each in pipeline.items():
-        read = [*with_root(each.params), *keys.get(name, ())]
+        read = [*with_root(each.params), *further.get(name, ())]
         left_out = [key for key in read if is_of_a_file and not _is_given(params, key)]
         read = [key for key in read if key not in left_out]
         content["stages"][name] = _entry(each, outside_inputs(each, params), keys=read)
