@@ -165,18 +165,16 @@ def _named_in_git() -> set[str]:
 
 def _git(*arguments: str, given: bytes = b"") -> bytes:
     try:
-        answer = subprocess.run(  # noqa: S603 - our own arguments
+        return subprocess.run(  # noqa: S603 - our own arguments
             ["git", *arguments],  # noqa: S607 - the user's git
             input=given,
             capture_output=True,
-            check=False,
-        )
+            check=True,
+        ).stdout
     except OSError as error:
         problem = str(error)
-    else:
-        if answer.returncode == 0:
-            return answer.stdout
-        problem = answer.stderr.decode("utf-8", "replace")
+    except subprocess.CalledProcessError as error:
+        problem = error.stderr.decode("utf-8", "replace")
     msg = (
         f"git must tell which results earlier commits need, got {excerpt(problem)}; "
         "nothing was removed: see 'git status'"
