@@ -67,7 +67,9 @@ def say_plainly(lines: str) -> None:
 def _put(line: str, stream: TextIO) -> None:
     """Prints a line; letters that the stream's encoding lacks are escaped."""
     try:
-        print(_encodable(line, stream), file=stream, flush=True)
+        encoding = stream.encoding or "utf-8"
+        shown = line.encode(encoding, "backslashreplace").decode(encoding)
+        print(shown, file=stream, flush=True)
     except OSError as error:
         # What is left in the stream would fail once more when the process ends.
         with suppress(OSError, ValueError):
@@ -91,11 +93,6 @@ def open_streams() -> None:
             os.dup2(stream.fileno(), number)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-
-
-def _encodable(line: str, stream: TextIO) -> str:
-    encoding = stream.encoding or "utf-8"
-    return line.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def complain(line: str) -> None:

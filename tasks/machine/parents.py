@@ -40,12 +40,11 @@ def end_with_dvc() -> None:
 
 
 def _watch(lives: Callable[[], bool], send: Callable[[signal.Signals], None]) -> None:
-    threading.Thread(target=_end_after, args=(lives, send), daemon=True).start()
+    def end_after_it() -> None:
+        while lives():
+            time.sleep(POLL_S)
+        send(signal.SIGTERM)
+        time.sleep(STOP_GRACE_S)
+        send(signal.SIGKILL)
 
-
-def _end_after(lives: Callable[[], bool], send: Callable[[signal.Signals], None]) -> None:
-    while lives():
-        time.sleep(POLL_S)
-    send(signal.SIGTERM)
-    time.sleep(STOP_GRACE_S)
-    send(signal.SIGKILL)
+    threading.Thread(target=end_after_it, daemon=True).start()
