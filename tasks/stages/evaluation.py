@@ -87,13 +87,12 @@ def evaluate_attacker(
     untrained, _ = setup.examine(None, prompts, first=first, loaded=loaded)
     untrained = setup.match_strategies(trained, untrained)
     labels = category_labels(prompts)
-    record = _compare(trained, untrained, labels, key=key, examiner=setup)
     plain = None
     if evaluation.ask_prompts:
         plain = plain_questions(rates(trained), prompts, dev, examiner=setup, system=system)
     refused = over_refusal(prompts, examiner=setup, system=system)
     record = replace(
-        record,
+        _compare(trained, untrained, labels, key=key, examiner=setup),
         belief=setup.believer.belief(trained, untrained),
         selection=selection,
         plain=plain,
@@ -115,10 +114,8 @@ def evaluate_attacker(
         num_prompts=len(prompts),
         num_categories=len(record.categories),
         beside=tuple(record.beside()),
-        **{
-            name: trained.intervals.get(f"{name}_attack_success_rate")
-            for name in ("corrected", "confirmed")
-        },
+        corrected=trained.intervals.get("corrected_attack_success_rate"),
+        confirmed=trained.intervals.get("confirmed_attack_success_rate"),
     )
 
 
