@@ -23,7 +23,7 @@ from astra_core.target import (
     checked_outcomes,
     drawn_target,
 )
-from astra_core.targets.causal_lm import CausalLM
+from astra_core.targets.causal_lm import LOADING, CausalLM
 
 _SEED = 0  # of what belongs to no tree; a digest names the draw, so any number will do
 
@@ -65,11 +65,11 @@ class Mixture(Target):
         for own in options.targets:
             found = find("target", own)
             # Several system prompts of one model need its weights once.
-            kind = [getattr(found.options, name, None) for name in ("dtype", "device_map")]
-            near = replace(surroundings, language_model=models.get(str(kind)))
+            kind = str(found.options.model_dump(include={*LOADING}))
+            near = replace(surroundings, language_model=models.get(kind))
             self._parts[own.called] = part = found.build(surroundings=near)
             if isinstance(part, CausalLM):
-                models[str(kind)] = part.language_model
+                models[kind] = part.language_model
         places = {part.works_on for part in self._parts.values()}
         # Where its first part that must not be disturbed works.
         place: Any = next((p for p in ("gpu", "cpu") if p in places), "elsewhere")
