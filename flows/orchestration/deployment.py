@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ def deploy_all() -> list[str]:
     """One line for each deployment of prefect.yaml, after it is registered with the server."""
     lines = _deployments()
     environment = _server_environment()
-    if not _pool_exists(environment["PREFECT_API_URL"]):
+    if not has_pool(environment["PREFECT_API_URL"]):
         _prefect(environment, "work-pool", "create", WORK_POOL, "--type", "process")
     _prefect(environment, "deploy", "--all")
     return [*lines, "'astra worker' or 'astra ui --worker' runs scheduled flows"]
@@ -56,17 +55,18 @@ def _server_environment() -> dict[str, str]:
     return {**child_environment(), "PWD": str(Path.cwd())}
 
 
-def _pool_exists(url: str) -> bool:
+def has_pool(url: str) -> bool:
+    """Whether the server at this address has our pool. Raises ServiceError if it cannot say."""
     address = f"{url}/work_pools/{WORK_POOL}"
     request = urllib.request.Request(address, headers=header())  # noqa: S310 - an address of http
     try:
         with urllib.request.urlopen(request, timeout=10) as reply:  # noqa: S310 - the same
             return bool(json.loads(reply.read(MOST_JSON)))
-    except urllib.error.HTTPError as error:
-        if error.code != 404:  # not found
-            msg = f"the Prefect server must answer {address}, got status {error.code}"
-            raise ServiceError(msg) from error
-        return False
+    except OSError as error:
+        if getattr(error, "code", None) == 404:  # not found
+            return False
+        msg = f"the Prefect server must answer {address}, got {shortened(str(error))}"
+        raise ServiceError(msg) from error
 
 
 def _prefect(environment: dict[str, str], *arguments: str) -> None:

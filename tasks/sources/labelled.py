@@ -210,7 +210,7 @@ def _read_parquet(path: Path, _: LabelColumns) -> PlacedRows:
             batches = file.iter_batches(batch_size=_BATCH_ROWS)
             rows = chain.from_iterable(batch.to_pylist() for batch in batches)
             yield from ((f"{path} row {number}", row) for number, row in enumerate(rows, start=1))
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError, OverflowError) as error:
         reason = shortened(str(error).partition("\n")[0], limit=140)
         msg = f"{path} must be a parquet file, got: {reason}; write it again"
         raise DataError(msg) from None

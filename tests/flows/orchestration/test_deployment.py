@@ -1,5 +1,6 @@
 import inspect
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from each_row import each_row
 from prefect.exceptions import ParameterTypeError
 from prefect.utilities.callables import parameter_schema
 
-from flows.orchestration.deployment import deploy_all, run_worker
+from flows.orchestration.deployment import deploy_all, has_pool, run_worker
 from flows.reevaluation import champion_reevaluation
 from flows.runs.requests import STEPS
 from flows.servers.services import WORK_POOL, ServiceError
@@ -31,6 +32,15 @@ def project(tmp_path, monkeypatch):
 def test_without_a_server_nothing_is_tried(command):
     with pytest.raises(ServiceError, match="start one with 'astra ui'"):
         command()
+
+
+def test_a_server_that_has_gone_is_named():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{found.getsockname()[1]}/api"
+
+    with pytest.raises(ServiceError, match=f"the Prefect server must answer {url}/work_pools"):
+        has_pool(url)
 
 
 def test_the_parameters_of_every_deployment_are_those_of_its_flow():

@@ -136,9 +136,11 @@ def test_an_unquoted_comma_in_a_csv_is_named_by_its_line(tmp_path):
         read_labelled(path)
 
 
-def test_a_broken_parquet_file_is_reported(tmp_path):
-    path = tmp_path / "labelled.parquet"
-    path.write_bytes(b"PAR1")
+@each_row("num_whole", [0, 4, 40])
+def test_a_broken_parquet_file_is_reported(num_whole, tmp_path):
+    path = written(tmp_path, ".parquet")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:num_whole] + b"\xff" * 30 + whole[num_whole + 30 :])
     with pytest.raises(DataError, match="must be a parquet file, got:"):
         read_labelled(path)
 
