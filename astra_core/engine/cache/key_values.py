@@ -210,8 +210,8 @@ class KeyValues(Cache):  # type: ignore[misc]
         if holes:
             # New rows that continue from a stem have no buffers before their first pass.
             for layer in (own for own in self.layers if own.is_initialized):
-                for slots in (layer.keys, layer.values):
-                    slots[holes + movers] = slots[movers + holes]
+                _swap(layer.keys, holes, movers)
+                _swap(layer.values, holes, movers)
         self.lengths = [self.lengths[place] for place in order[:num_kept]]
         if self.stem is not None:
             self.stem.reorder(order, num_kept)
@@ -246,10 +246,8 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         self._index = index
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        self.keys, self.values = (
-            states.new_zeros(*states.shape[:2], self._span.capacity, states.shape[3])
-            for states in (key_states, value_states)
-        )
+        self.keys = _buffer(key_states, self._span.capacity)
+        self.values = _buffer(value_states, self._span.capacity)
         self.is_initialized = True
 
     def update(
@@ -277,6 +275,19 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
 
     def get_max_length(self) -> int:
         return self._span.capacity
+
+
+def _buffer(states: Float[Tensor, "B H Q D"], capacity: int) -> Float[Tensor, "B H C D"]:
+    rows, heads, _, size = states.shape
+    return torch.zeros((rows, heads, capacity, size), dtype=states.dtype, device=states.device)
+
+
+def _swap(slots: Float[Tensor, "B H C D"], first: list[int], second: list[int]) -> None:
+    here = torch.tensor(first, device=slots.device)
+    there = torch.tensor(second, device=slots.device)
+    kept = slots[here]
+    slots[here] = slots[there]
+    slots[there] = kept
 
 
 def _stack(
