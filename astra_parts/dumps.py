@@ -37,7 +37,7 @@ def read_dump(folder: Path) -> dict[str, Tensor]:
 def differences(
     first: Mapping[str, Tensor], second: Mapping[str, Tensor], *, tolerance: float = 0.0
 ) -> dict[str, str]:
-    """How the tensors that differ do, by their names: batch, gradient, weight, as computed."""
+    """How each tensor that differs does, by its name; the earliest computed first."""
     names = dict.fromkeys([*first, *second])
     reasons = {name: _reason(first.get(name), second.get(name), tolerance) for name in names}
     return {name: reason for name, reason in reasons.items() if reason}

@@ -190,7 +190,7 @@ def _format_of(model: LanguageModel, options: CausalLM.Options) -> ChatFormat:
 
 def _is_plain(options: CausalLM.Options) -> bool:
     """Whether its weights are of the type and on the device of the attacker's."""
-    return not options.model_dump(include={*LOADING}, exclude_defaults=True)
+    return options.dtype == "float32" and options.device_map is None
 
 
 def _load(surroundings: Surroundings, options: CausalLM.Options) -> LanguageModel:

@@ -108,14 +108,15 @@ class KLPenalty:
         return earned - sum(costs)
 
     def account(self, node: Node) -> tuple[float, list[float]]:
-        """The node's own reward, clipped if that is asked for, and what each token costs.
+        """The node's own reward and what each token costs.
 
-        Sources of the clip, so that no reward by itself decides an update: Mnih et al., DQN, Nature
-        518 (2015), methods; of RLOO in TRL (``reward_clip_range``).
+        If that is asked for the reward is clipped, so that none by itself decides an update.
+
+        Source: Mnih et al., DQN, Nature 518 (2015), methods; ``reward_clip_range`` of RLOO in TRL.
         """
         earned, limit = node.reward, self._options.clip_reward
         if limit is not None:
-            # In this order a NaN stays one, and is refused where returns are compared.
+            # Every reward is finite here; see ``astra_core.reward.rewarded``.
             earned = min(max(earned, -limit), limit)
         return earned, self.token_costs(node)
 

@@ -33,6 +33,7 @@ from astra_core.engine.logprobs import token_logprobs, token_logprobs_and_entrop
 from astra_core.rollout import Graph
 from astra_core.system import System
 from astra_parts.algorithms.functional import Aggregation, aggregate
+from astra_parts.algorithms.functional.aggregation import require_column_or_same
 from astra_parts.algorithms.kl_penalty import KLOptions, KLPenalty, needs_for_kl
 from astra_parts.algorithms.policy_batch import (
     AdvantageStep,
@@ -180,4 +181,5 @@ def log_ratios(
 
 def mean_of(values: Float[Tensor, "B #T"], batch: PolicyBatch) -> float:
     """Mean over the trained tokens of a batch; 0 if it has none."""
+    require_column_or_same(mask=batch.mask, values=values)
     return float(masked_mean(values.detach().float().expand_as(batch.mask), batch.mask))

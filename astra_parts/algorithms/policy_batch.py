@@ -70,7 +70,7 @@ def policy_steps(
 def collated(
     steps: Sequence[AdvantageStep], system: System, *, aggregation: Aggregation
 ) -> PolicyBatch:
-    """The tensors of these probes; advantages are a column, unless one has several."""
+    """The tensors of these probes; advantages are ``[B, 1]``, or ``[B, T]`` if one has several."""
     nodes = [step.node for step in steps]
     advantages = [step.advantages for step in steps]
     device, longest = system.attacker.device, system.config.probe.max_new_tokens

@@ -97,15 +97,11 @@ class EnsembleJudge(Judge):
         asked = [exchanges[at] for at in flagged]
         # A part is not called for an empty batch.
         dear = {name: checked_judgements(self._parts[name], asked) for name in others if asked}
-        seen: dict[int, dict[str, Judgement]] = {
-            at: {name: own[place] for name, own in dear.items()} for place, at in enumerate(flagged)
-        }
-        return [
-            self._verdict(first, own, seen[at])
-            if at in seen
-            else replace(own, labels=_labels({first: own}))
-            for at, own in enumerate(cheap)
-        ]
+        found = [replace(own, labels=_labels({first: own})) for own in cheap]
+        for place, at in enumerate(flagged):
+            seen = {name: own[place] for name, own in dear.items()}
+            found[at] = self._verdict(first, cheap[at], seen)
+        return found
 
     def _count(self, found: Mapping[str, Sequence[Judgement]]) -> None:
         judged = {

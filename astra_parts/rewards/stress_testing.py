@@ -85,7 +85,11 @@ class StressTestingReward(Reward):
         return self._likelihoods(nodes), torch.maximum(scores, probe_scores), scores
 
     def _likelihoods(self, nodes: Sequence[Node]) -> Float[Tensor, " B"]:
-        """How likely the target finds each probe; see the option ``likelihood``."""
+        """How likely the target finds each probe, in the unit of the option ``likelihood``.
+
+        A probability in [0, 1], nats per token of at most 0, or minus the nats per token beyond
+        what is tolerated. A probe without tokens gets the best value, 1 or 0.
+        """
         logprobs, mask = _target_logprobs(nodes)
         if self.options.likelihood == "probability":
             # 4e-39 for 34 tokens of fluent English, hence no signal; it reproduces ASTRA-RL.

@@ -70,7 +70,7 @@ class RemoteTrainer(ServiceTrainer):
         self._loss = service_loss(self.algorithm)
         self.service = self.connected(self.options, seed=self.sampler.seed % 2**31)
         retries = 0 if self.options.on_error == "fail_fast" else self.options.retries
-        # Of evaluations too.
+        # Those of evaluations too: their tokens are paid as well.
         self._draws = KeptDraws(self.folder / "draws.sqlite")
         self.speaker = Speaker(self.service, self._draws, retries=retries, revive=self._revive)
         system.attacker.elsewhere = self.speaker

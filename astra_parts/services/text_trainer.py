@@ -180,9 +180,9 @@ class TextTrainer(ServiceTrainer):
         )
         limit_s, every_s = self.options.job_limit_s, self.options.poll_s
         end = wait_for(lambda: self.service.look(job["id"]), limit_s=limit_s, every_s=every_s)
-        if end.status == "succeeded":
+        if end.outcome == "succeeded":
             return str(end.record["model"])
-        if end.status != "timed_out":
+        if end.outcome != "timed_out":
             self._ended(attempt, end.status, end.detail)
         subject = f"job {job['id']}"
         raise _failed(subject, end.status, end.detail)
@@ -206,15 +206,13 @@ class TextTrainer(ServiceTrainer):
     ) -> Result:
         """The id of what a service made; a refusal ends the run for good."""
 
-        def named(record: Mapping[str, Any]) -> dict[str, str]:
-            return {"id": str(record["id"])}
+        def find(intent: Intent) -> dict[str, str] | None:
+            known = look_up(intent)
+            return None if known is None else _id_of(known)
 
         try:
             return self.asked.once(
-                part,
-                request,
-                do=lambda intent: named(do(intent)),
-                look_up=lambda intent: (known := look_up(intent)) and named(known),
+                part, request, do=lambda intent: _id_of(do(intent)), look_up=find
             )
         except ServiceRefusal as error:
             self._ended(int(part.rpartition("-")[2]), "refused", str(error))
@@ -259,6 +257,10 @@ class TextTrainer(ServiceTrainer):
         attacker.model.load_state_dict(load(content), strict=False)
         attacker.model.tie_weights()
         attacker.elsewhere = None
+
+
+def _id_of(record: Mapping[str, Any]) -> dict[str, str]:
+    return {"id": str(record["id"])}
 
 
 def _named(body: Mapping[str, Any], key: str) -> dict[str, Any]:

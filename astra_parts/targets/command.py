@@ -29,7 +29,7 @@ from astra_core.target import Surroundings
 from astra_parts.targets.calls import CallError, CallOptions, Calls, Question, about_tokens
 from astra_parts.targets.kept import Kept
 from astra_parts.targets.outcomes import Asker, CalledTarget
-from astra_parts.targets.wire import counted_tokens, said
+from astra_parts.targets.wire import said, token_count
 
 _FINISHES = {"stop", "length", "filter"}
 
@@ -183,6 +183,6 @@ def _read(line: bytes, body: Mapping[str, Any]) -> Kept:
         text,
         str(told.get("thinking") or ""),
         finish if finish in _FINISHES else "stop",
-        counted_tokens(told.get("tokens_in"), asked),
-        counted_tokens(told.get("tokens_out"), text),
+        token_count(told.get("tokens_in"), asked),
+        token_count(told.get("tokens_out"), text),
     )

@@ -72,8 +72,7 @@ class Mixture(Target):
                 models[kind] = part.language_model
         places = {part.works_on for part in self._parts.values()}
         # Where its first part that must not be disturbed works.
-        place: Any = next((p for p in ("gpu", "cpu") if p in places), "elsewhere")
-        self.works_on = place
+        self.works_on = next((p for p in ("gpu", "cpu") if p in places), "elsewhere")
 
     @property
     def vocabulary(self) -> str:  # type: ignore[override]

@@ -185,11 +185,11 @@ def _tokens(answer: Mapping[str, Any], prompt: str, text: str) -> tuple[int, int
     """Tokens read and written, as the server counts them, or an estimate."""
     usage = answer.get("usage")
     usage = usage if isinstance(usage, dict) else {}
-    num_read = counted_tokens(usage.get("prompt_tokens"), prompt)
-    return num_read, counted_tokens(usage.get("completion_tokens"), text)
+    num_read = token_count(usage.get("prompt_tokens"), prompt)
+    return num_read, token_count(usage.get("completion_tokens"), text)
 
 
-def counted_tokens(count: Any, text: str) -> int:
+def token_count(count: Any, text: str) -> int:
     """The count that an answer gives for a text, if it is one; else an estimate."""
     return count if type(count) is int and 0 <= count < MOST_TOKENS else about_tokens(text)
 

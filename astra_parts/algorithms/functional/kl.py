@@ -9,7 +9,8 @@ from astra_core.algorithms.functional.off_policy import importance_ratios
 from astra_core.algorithms.functional.shapes import require_positive, require_same_shape
 from astra_core.errors import DataError
 
-_TOLERANCE = 1.5
+# Of PPO's paper: times the target, and times the coefficient.
+_TOLERANCE, _STEP = 1.5, 2.0
 
 
 def importance_weighted_kl(
@@ -92,8 +93,8 @@ def stepped_coefficient(coefficient: float, kl: float, *, target: float) -> floa
     require_positive("a fixed coefficient needs none", target=target)
     _check_finite(kl)
     if kl > target * _TOLERANCE:
-        return coefficient * 2.0
-    return coefficient / 2.0 if kl < target / _TOLERANCE else coefficient
+        return coefficient * _STEP
+    return coefficient / _STEP if kl < target / _TOLERANCE else coefficient
 
 
 def _check_finite(kl: float) -> None:

@@ -34,10 +34,10 @@ def check_judge(plugin: str | type[Judge], **options: Any) -> None:
     promise(_are_close(found, alone), "a judgement does not depend on the batch")
     turned = judge.judge(exchanges[::-1])[::-1]
     promise(_are_close(found, turned), "judgements come in the order of the exchanges")
-    elsewhere = _in_a_thread(judge.judge, exchanges)
+    elsewhere = _call_in_thread(judge.judge, exchanges)
     promise(_are_close(found, elsewhere), "a judgement does not depend on the thread")
     promise(list(judge.judge([])) == [], "an empty batch gives an empty list")
-    _check_names(judge, version, "judge")
+    _check_place_and_version(judge, version, "judge")
 
 
 def _exchanges() -> list[Exchange]:
@@ -90,18 +90,18 @@ def check_scorer(plugin: str | type[Scorer], **options: Any) -> None:
     promise(all(map(are_close, scores, alone)), "a score does not depend on the batch")
     turned = scorer.score(TEXTS[::-1])[::-1]
     promise(all(map(are_close, scores, turned)), "scores come in the order of the texts")
-    elsewhere = _in_a_thread(scorer.score, TEXTS)
+    elsewhere = _call_in_thread(scorer.score, TEXTS)
     promise(all(map(are_close, scores, elsewhere)), "a score does not depend on the thread")
     promise(list(scorer.score([])) == [], "an empty batch gives an empty list")
-    _check_names(scorer, version, "scorer")
+    _check_place_and_version(scorer, version, "scorer")
 
 
-def _in_a_thread(rate: Callable[[Any], Any], items: Sequence[Any]) -> Any:
+def _call_in_thread(rate: Callable[[Any], Any], items: Sequence[Any]) -> Any:
     with ThreadPoolExecutor(max_workers=1) as worker:
         return worker.submit(rate, items).result()
 
 
-def _check_names(rater: Scorer | Judge, version: str, kind: str) -> None:
+def _check_place_and_version(rater: Scorer | Judge, version: str, kind: str) -> None:
     """Checks where it works, and that it still has the version that it had first."""
     places = get_args(Rater.__annotations__["works_on"])
     promise(rater.works_on in places, f"works_on is one of {places}, got {rater.works_on!r}")
