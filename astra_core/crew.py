@@ -63,13 +63,14 @@ class Crew:
         grown: Mapping[str, Any] | None = None,
     ) -> list[Graph]:
         """The graphs of all prompts, in order, of which too many may have failed."""
-        found = self.asked(sampler, prompts, iteration=iteration, grown=grown)()
+        roll_out = self.rollout_call(sampler, prompts, iteration=iteration, grown=grown)
+        found = roll_out()
         if not self.executor.is_here:
             # In worker time, as if one worker had waited for all of them.
             sampler.score_s += sum(own.score_s for own in found) / self.executor.num_workers
         return [graph for own in found for graph in own.graphs]
 
-    def asked(
+    def rollout_call(
         self,
         sampler: Any,
         prompts: Sequence[Prompt],
@@ -77,9 +78,9 @@ class Crew:
         iteration: int,
         grown: Mapping[str, Any] | None = None,
     ) -> Callable[[], list[Rolled]]:
-        """The rollouts, to be made with the present weights and state of the sampler.
+        """The call that rolls out with the present weights and state of the sampler.
 
-        Making them touches nothing that training changes. Their results come shard by shard.
+        It touches nothing that training changes, and gives one result per shard, in order.
         """
         count = self.prompts_per_shard or max(len(prompts), 1)
         is_here, system = self.executor.is_here, sampler.system

@@ -95,13 +95,15 @@ class Evaluation:
         return {**intervals, **self.figures}
 
 
-_INTERVALS = {
-    "attack_success_rate": "success_rate",
-    "clean_attack_success_rate": "clean_success_rate",
-    "first_turn_success_rate": "first_turn_success_rate",
-    "attempt_success_rate": "attempt_success_rate",
-    "score_mean": "score_mean",
-}
+_INTERVALS = MappingProxyType(
+    {
+        "attack_success_rate": "success_rate",
+        "clean_attack_success_rate": "clean_success_rate",
+        "first_turn_success_rate": "first_turn_success_rate",
+        "attempt_success_rate": "attempt_success_rate",
+        "score_mean": "score_mean",
+    }
+)
 """The figures with an interval, and what of a ``PromptOutcome`` each is the mean of."""
 
 

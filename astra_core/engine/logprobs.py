@@ -154,7 +154,7 @@ def _plain_head(model: Any, plan: Plan) -> torch.nn.Linear | None:
 
 
 def _shares(logits: Float[Tensor, "S V"]) -> Float[Tensor, "S V"]:
-    """Log-probabilities of the whole vocabulary, where the head does more than multiply."""
+    """Log-probabilities of these logits; a barred token's are the lowest finite number."""
     # A barred token has probability 0, and 0 * -inf is nan.
     return logits.log_softmax(dim=1).clamp(min=torch.finfo(logits.dtype).min)
 

@@ -18,8 +18,9 @@ from astra_core.engine.cache.sharing import (
     stem_batches,
 )
 from astra_core.engine.plan import Plan
+from astra_core.engine.steps.drawing import Special
 from astra_core.engine.steps.step import DrawnRow, quick_kernels
-from astra_core.engine.steps.stepper import Special, Stepper
+from astra_core.engine.steps.stepper import Stepper
 from astra_core.models.decoder import Decoder
 from astra_core.models.stepped import RowToDraw, SteppedRows
 

@@ -8,8 +8,9 @@ import torch
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.cache.key_values import KeyValues
 from astra_core.engine.cache.prefixes import PrefixStore
+from astra_core.engine.steps.drawing import Special
 from astra_core.engine.steps.step import DecodingStep, DrawnRow, Rows
-from astra_core.engine.steps.stepper import Special, Stepper
+from astra_core.engine.steps.stepper import Stepper
 from astra_core.seeding import uniforms
 
 # Steps between two looks at which rows are over; each look waits for the device.

@@ -58,10 +58,10 @@ class Graph:
     def map_turns(self, change: Callable[[Node], Node]) -> Self:
         """The graph with every turn as ``change`` gives it, over the changed turns that follow."""
 
-        def changed(node: Node) -> Node:
-            return replace(change(node), children=tuple(map(changed, node.children)))
+        def rebuild(node: Node) -> Node:
+            return replace(change(node), children=tuple(map(rebuild, node.children)))
 
-        return replace(self, children=tuple(map(changed, self.children)))
+        return replace(self, children=tuple(map(rebuild, self.children)))
 
 
 def by_prompt(graphs: Iterable[Graph]) -> list[tuple[Graph, ...]]:

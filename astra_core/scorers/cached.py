@@ -42,7 +42,7 @@ class _Cached(Rater):
         own: str = self._rater.version
         return own
 
-    def _found(
+    def _look_up(
         self,
         items: Sequence[_Item],
         key_of: Callable[[_Item], bytes],
@@ -67,7 +67,7 @@ class CachedScorer(_Cached, Scorer):
 
     def score(self, texts: Sequence[str]) -> list[float]:
         """The scorer's scores, cached or new."""
-        return self._found(texts, _key, lambda new: checked_scores(self._rater, new))
+        return self._look_up(texts, _key, lambda new: checked_scores(self._rater, new))
 
 
 class CachedJudge(_Cached, Judge):
@@ -76,7 +76,7 @@ class CachedJudge(_Cached, Judge):
     def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
         """The judge's judgements, cached or new."""
         version = version_of(self._rater)
-        return self._found(
+        return self._look_up(
             exchanges,
             lambda exchange: _key(exchange_text(exchange, version)),
             lambda new: checked_judgements(self._rater, new),

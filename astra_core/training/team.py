@@ -174,12 +174,12 @@ class AgentsAlgorithm(Algorithm):
 def mask_others(graph: Graph, is_own: Callable[[Node], bool]) -> Graph:
     """The graph with no trained token in other agents' turns."""
 
-    def masked(node: Node) -> Node:
+    def mask_turn(node: Node) -> Node:
         if is_own(node):
             return node
         return replace(node, probe=replace(node.probe, mask=(False,) * len(node.probe.mask)))
 
-    return graph.map_turns(masked)
+    return graph.map_turns(mask_turn)
 
 
 def own_means(figures: Mapping[str, float], agents: Sequence[str]) -> dict[str, float]:

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from astra_core.algorithms.functional.masking import masked_mean, masked_sum
-from astra_core.algorithms.functional.shapes import require_alike, require_positive
+from astra_core.algorithms.functional.shapes import require_positive, require_same_shape
 from astra_core.errors import ConfigurationError
 
 MAX_LOG_RATIO = 20.0
@@ -38,7 +38,7 @@ def off_policy_weights(
     Source: Truncation: Ionides, Journal of Computational and Graphical Statistics 17 (2008),
     295-311. Caps of 2 per token and 5 per sequence are SkyRL's.
     """
-    require_alike(2, log_ratios=log_ratios, mask=mask)
+    require_same_shape(log_ratios=log_ratios, mask=mask)
     require_positive("2 is usual of tokens, 5 of sequences", cap=cap)
     if level == "token":
         return torch.where(mask, importance_ratios(log_ratios).clamp(max=cap), 1.0)
@@ -56,7 +56,7 @@ def is_near_policy(
 
     Source: SkyRL's geometric sequence mask, whose band is 0.99 to 1.01.
     """
-    require_alike(2, log_ratios=log_ratios, mask=mask)
+    require_same_shape(log_ratios=log_ratios, mask=mask)
     if not cap > 1.0:
         msg = f"cap must be above 1, got {cap}; 1.01 is usual"
         raise ConfigurationError(msg)

@@ -13,7 +13,7 @@ _PASS = 32
 
 
 def best_prefixes(contexts: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """Of each context the prefix that saves most: its length, and how many have it; 0 for none."""
+    """Of each context the prefix that saves most: its length, and how many have it; else (0, 1)."""
     order = sorted(range(len(contexts)), key=lambda index: tuple(contexts[index]))
     common = [_num_common(contexts[i], contexts[j]) for i, j in pairwise(order)]
     best = [(0, 1)] * len(contexts)

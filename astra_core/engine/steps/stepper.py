@@ -47,9 +47,10 @@ class Stepper:
         num_slots: int,
         rules: Special,
     ) -> DecodingStep:
-        """A step of at least so many rows, and slots of the longest at its end; all rows are over.
+        """A step of at least so many rows and slots, all of its rows over.
 
-        ``like``: a cache of the model that has been written to.
+        ``like``: a cache of the model that has been written to; ``num_slots``: tokens of the
+        longest row at its end.
         """
         rows, slots = round_up(num_rows), -(-num_slots // _SLOTS) * _SLOTS
         if self._arena is None or self._arena.num_slots < rows * slots:

@@ -108,7 +108,7 @@ class Ahead:
             begun.rolled = Future()
             begun.rolled.set_result([Rolled(self._here(prompts, iteration), 0.0)])
         else:
-            begun.rolled = _in_background(crew.asked(sampler, prompts, iteration=iteration))
+            begun.rolled = _in_background(crew.rollout_call(sampler, prompts, iteration=iteration))
         return begun
 
     def _here(self, prompts: Sequence[Prompt], iteration: int) -> list[Graph]:

@@ -58,10 +58,10 @@ def correct(
     ratios = importance_ratios(log_ratios)[mask]
     figures["importance_ratio"] = float(ratios.mean()) if ratios.numel() else 1.0
 
-    def corrected(node: Node) -> Node:
+    def correct_turn(node: Node) -> Node:
         return replace(node, probe=found.get(id(node), node.probe))
 
-    return [graph.map_turns(corrected) for graph in graphs], figures
+    return [graph.map_turns(correct_turn) for graph in graphs], figures
 
 
 def _weight_figures(

@@ -46,8 +46,8 @@ def measure_move(system: System, experience: "Experience", *, is_cut: bool, worl
 def moved_nats(system: System, graphs: Sequence[Graph]) -> tuple[float, float]:
     """How far the attacker is from the policy that sampled these rollouts, nats per probe.
 
-    It reads up to ``MEASURED_PROBES`` probes, spread over all, and returns the means over them by
-    the estimators k3 and k1; zeros where no probe was trained.
+    The attacker reads up to ``MEASURED_PROBES`` probes, spread over all. Given are the means over
+    them by the estimators k3 and k1; zeros where no probe was trained.
     """
     nodes = [node for graph in graphs for node in graph.nodes() if is_readable(node)]
     if not nodes:
