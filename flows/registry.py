@@ -8,7 +8,7 @@ from tasks.records.attacker import ATTACKER_FILE
 from tasks.records.evaluation import EVALUATION
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
-from tasks.tracking.database.store_check import existing_registry as existing_registry
+from tasks.tracking.database.store_check import existing_registry
 from tasks.tracking.registry.registered import aliases_in, has_files
 from tasks.tracking.store import connect, store_errors
 

@@ -96,7 +96,8 @@ def as_if(
     Raises ConfigurationError if an assignment or the preset cannot be read, or its key does not
     allow the value.
     """
-    changed, values = _change(assignments, path, preset), {}
+    changed = _change(assignments, path, preset)
+    values: dict[str, Any] = {}
     for key in changed.keys:
         owner, last = owner_of(changed.record, key)
         values[key] = owner[last]

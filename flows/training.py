@@ -135,7 +135,7 @@ def is_unchanged(outcomes: Sequence[StageOutcome]) -> bool:
 def stage_runner(params: Params, outcomes: list[StageOutcome]) -> StageRunner:
     """A function that runs a stage under the limits of params.yaml and shows its outcome.
 
-    ``outcomes``: to which it is added.
+    ``outcomes``: gets each stage's outcome, also a failed one's.
     """
 
     def run(name: str, /, *, force: bool = False) -> StageOutcome:

@@ -78,7 +78,7 @@ def registered(version: str) -> tuple["MlflowClient", "Lineage"]:
     Raises DataError if nothing is registered; TrackingError if there is no such version, or the
     registry cannot be read.
     """
-    from flows.registry import existing_registry
+    from tasks.tracking.database.store_check import existing_registry
     from tasks.tracking.lineage.chronicle import lineage_of
     from tasks.tracking.store import store_errors
 
@@ -118,7 +118,7 @@ def _ways(found: "Lineage", model_name: str) -> list[str]:
 
 
 def _summaries() -> list["VersionSummary"]:
-    from flows.registry import existing_registry
+    from tasks.tracking.database.store_check import existing_registry
     from tasks.tracking.lineage.chronicle import version_summaries
     from tasks.tracking.store import store_errors
 

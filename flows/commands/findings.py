@@ -285,8 +285,8 @@ def _list(
     from tasks.findings.listing import line_of, shown
 
     labels = read_labels()
-    masked = (shown(each, "full" if reveal else "masked") for each in chosen[:count])
-    told = [(each, newest_label(each, labels)) for each in masked]
+    seen = (shown(each, "full" if reveal else "masked") for each in chosen[:count])
+    told = [(each, newest_label(each, labels)) for each in seen]
     rows, lines = [_record(*each) for each in told], [line_of(*each) for each in told]
     say_found(rows, lines, as_json=as_json)
     if as_json:

@@ -95,11 +95,11 @@ def _columns(prompts: Path, column: str | None) -> dict[str, Any]:
     values = {"source": "file", "path": str(prompts), "text_column": text, "dev_path": None}
     values |= {"metadata_columns": "all", "goal_column": None}
     values["category_column"] = found[0] if found else None
-    plain = Params()
+    defaults = Params()
     former: dict[str, Any] = {
-        "prompts.dev_fraction": plain.prompts.dev_fraction,
-        "prompts.test_fraction": plain.prompts.test_fraction,
-        "validation.min_prompts": plain.validation.min_prompts,
+        "prompts.dev_fraction": defaults.prompts.dev_fraction,
+        "prompts.test_fraction": defaults.prompts.test_fraction,
+        "validation.min_prompts": defaults.validation.min_prompts,
         "validation.languages": [],
     }
     return former | {f"prompts.{name}": value for name, value in values.items()}

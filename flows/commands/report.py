@@ -80,7 +80,7 @@ def leave_page(page: str, path: Path, *, opened: bool) -> None:
 
 def registry() -> "MlflowClient":
     """A client of the registry, which is not created here."""
-    from flows.registry import existing_registry
+    from tasks.tracking.database.store_check import existing_registry
 
     client = existing_registry()
     if client is None:

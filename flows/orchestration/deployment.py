@@ -4,8 +4,10 @@ import json
 import os
 import subprocess
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import shortened
@@ -14,7 +16,7 @@ from flows.servers.access import header
 from flows.servers.addresses import client_environment
 from flows.servers.keeper import kept
 from flows.servers.processes import KEEPER, child_environment, run_group, stage_command
-from flows.servers.services import WORK_POOL, ServiceError, running_as, worker_command
+from flows.servers.services import WORK_POOL, ServiceError, service_named, worker_command
 from tasks.params.yaml_files import load_yaml, read_yaml_text
 
 
@@ -33,7 +35,7 @@ def run_worker() -> int:
 
     Raises ServiceError if no server answers, or a worker runs already.
     """
-    if running_as("worker") is not None:
+    if service_named("worker") is not None:
         msg = "a worker must run once, got the one of 'astra ui'; 'astra ui --stop' ends it"
         raise ServiceError(msg)
     environment = _server_environment()
@@ -62,8 +64,8 @@ def has_pool(url: str) -> bool:
     try:
         with urllib.request.urlopen(request, timeout=10) as reply:  # noqa: S310 - the same
             return bool(json.loads(reply.read(MOST_JSON)))
-    except OSError as error:
-        if getattr(error, "code", None) == 404:  # not found
+    except (OSError, ValueError, HTTPException) as error:
+        if isinstance(error, HTTPError) and error.code == 404:  # not found
             return False
         msg = f"the Prefect server must answer {address}, got {shortened(str(error))}"
         raise ServiceError(msg) from error

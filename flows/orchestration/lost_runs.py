@@ -56,12 +56,11 @@ def close_lost_runs(client: SyncPrefectClient | None = None, *, of_workers: bool
         ):
             found += page
         here = _here().items()
-        ours = [
-            run
-            for run in found
-            if (of_workers if run.deployment_id else run.labels.items() >= here)
-        ]
-        lost = [run for run in ours if not has_process(run)]
+
+        def is_ours(run: FlowRun) -> bool:
+            return of_workers if run.deployment_id else run.labels.items() >= here
+
+        lost = [run for run in found if is_ours(run) and not has_process(run)]
         for run in lost:
             state: State[None] = Crashed(message="Its process is gone.")
             server.set_flow_run_state(run.id, state, force=True)

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from astra_core.errors import AstraError, DataError
-from flows.registry import existing_registry
 from tasks.expectations.drift import Drift, drifts
 from tasks.machine.console import complain, say_found
 from tasks.params.schema import Params
 from tasks.records.reports import read_report
+from tasks.tracking.database.store_check import existing_registry
 from tasks.tracking.registry.accepted import REPORTS, AcceptedData, accepted_data, profile_in
 from tasks.tracking.store import store_errors
 

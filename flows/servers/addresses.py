@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
 from flows.servers.access import HOSTS, auth_string, client_variables, header, tracking_variables
-from flows.servers.services import MLFLOW, PREFECT, Service, ServiceError, answers, running_as
+from flows.servers.services import MLFLOW, PREFECT, Service, ServiceError, answers, service_named
 
 
 def api_url() -> str | None:
@@ -17,7 +17,7 @@ def api_url() -> str | None:
     named = os.environ.get("PREFECT_API_URL")
     if named:
         return checked_address(named)
-    own = running_as(PREFECT)
+    own = service_named(PREFECT)
     return f"{own.url}/api" if own is not None and answers(f"{own.url}/api/health") else None
 
 
@@ -71,7 +71,7 @@ def client_environment(url: str | None = None) -> dict[str, str]:
 
 def own_server(url: str, name: str = PREFECT) -> Service | None:
     """The running server of ``astra ui`` with this name, if the address leads to it."""
-    found, asked = running_as(name), urlsplit(url)
+    found, asked = service_named(name), urlsplit(url)
     if found is None or asked.hostname not in HOSTS or asked.port != urlsplit(found.url).port:
         return None
     return found

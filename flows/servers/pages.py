@@ -69,7 +69,7 @@ def _place(service: Service) -> str:
 def tell_login() -> None:
     """Prints the links that log a browser in to the pages, Prefect's first."""
     say(login_link(_running_server().url))
-    if (mlflow := services.running_as(services.MLFLOW)) is not None:
+    if (mlflow := services.service_named(services.MLFLOW)) is not None:
         say(login_link(mlflow.url))
 
 
@@ -80,7 +80,7 @@ def tell_environment() -> None:
 
 
 def _running_server() -> Service:
-    found = services.running_as(services.PREFECT)
+    found = services.service_named(services.PREFECT)
     if found is None:
         msg = "Prefect's pages must run, got none of this project; start them with 'astra ui'"
         raise ServiceError(msg)

@@ -164,7 +164,7 @@ def running() -> list[Service]:
     return [service for service in remembered() if service.is_alive()]
 
 
-def running_as(name: str) -> Service | None:
+def service_named(name: str) -> Service | None:
     """The service with this name that was recorded and still runs."""
     return next((service for service in running() if service.name == name), None)
 

@@ -171,6 +171,7 @@ def rollout_facts(frame: pd.DataFrame, limits: TokenLimits = NO_LIMITS) -> pd.Da
             "failed": failed.astype(float),
             "unjudged": [float(bool(own) and all(own)) for own in gaps],
             "truncated": (frame["truncated_tokens"] > 0).astype(float),
+            # A path has a dot before each turn but the first.
             "depth_matches": frame["path"].map(lambda at: at.count(".") + 1) == frame["depth"],
             "parent_matches": frame["path"].map(lambda at: at.rpartition(".")[0])
             == frame["parent"],

@@ -100,22 +100,22 @@ def _warnings() -> list[Any]:
     def at_most(check: str, column: str, share: float) -> Any:
         return named(mean, check, "warning", column=column, max_value=share)
 
-    def between(check: str, **bounds: Any) -> Any:
+    def success(check: str, **bounds: Any) -> Any:
         return of_judged(mean, check, level="warning", column="success", **bounds)
 
-    def varied(check: str, column: str, share: float) -> Any:
+    def at_least_distinct(check: str, column: str, share: float) -> Any:
         return of_ok(distinct, check, level="warning", column=column, min_value=share)
 
     return [
         at_most("truncated_fraction", "truncated", _MAX_TRUNCATED_FRACTION),
         at_most("unjudged_fraction", "unjudged", _MAX_UNJUDGED_FRACTION),
         # Neither a target that never offends nor one that always does shows what training did.
-        between("some_success", min_value=0.0, strict_min=True),
-        between("some_failure", max_value=1.0, strict_max=True),
+        success("some_success", min_value=0.0, strict_min=True),
+        success("some_failure", max_value=1.0, strict_max=True),
         at_most("degenerate_probes", "degenerate_probe", _MAX_DEGENERATE_FRACTION),
         at_most("degenerate_replies", "degenerate_reply", _MAX_DEGENERATE_FRACTION),
-        varied("probes_differ", "probe_key", _MIN_DISTINCT_PROBES),
-        varied("replies_differ", "reply_key", _MIN_DISTINCT_REPLIES),
+        at_least_distinct("probes_differ", "probe_key", _MIN_DISTINCT_PROBES),
+        at_least_distinct("replies_differ", "reply_key", _MIN_DISTINCT_REPLIES),
         at_most("probes_end", "probe_cut", _MAX_CUT_PROBES),
         at_most("replies_end", "reply_cut", _MAX_CUT_FRACTION),
         at_most("replies_pass_filter", "reply_filtered", _MAX_FILTERED_FRACTION),

@@ -63,7 +63,7 @@ class Believer:
         path, choice = evaluation.calibration, evaluation.second_judge
         known = None if path is None else usable_calibration(path, threshold=evaluation.threshold)
         second = None if choice is None else Scoring.of(choice, executor)
-        return cls(evaluation, seed, known, second, trees_at_once)
+        return cls(evaluation, seed, calibration=known, second=second, trees_at_once=trees_at_once)
 
     @property
     def _second_threshold(self) -> float:

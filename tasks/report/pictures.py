@@ -107,9 +107,10 @@ def _reward(material: Material) -> Chart | None:
 
 def _levels(spans: Mapping[str, Interval]) -> list[LevelLine]:
     """What the trained and the untrained attacker reach on test prompts."""
+    colours = {"trained": THIRD, "untrained": SECOND}
     return [
-        LevelLine(f"{label}, on test prompts", span, colour)
-        for (label, span), colour in zip(spans.items(), (THIRD, SECOND), strict=False)
+        LevelLine(f"{label}, on test prompts", span, colours[label])
+        for label, span in spans.items()
     ]
 
 

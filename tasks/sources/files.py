@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 # Rows of a parquet file in memory at a time.
 _BATCH_ROWS = 8192
-# Of data sets of the hub; the cheapest to read come first.
-HUB_SUFFIXES = (".parquet", ".jsonl", ".csv", ".json", ".txt")
 _WAY_OUT = "see prompts.text_column"
 _NO_YAML = "correct it, or write it as jsonl"
 
@@ -225,6 +223,8 @@ def _read_parquet(path: Path, columns: Columns) -> Iterator[FileRow]:
             for number, row in enumerate(rows, start=1):
                 yield _row_of(row, columns, place=f"{path} row {number}")
     except (pa.ArrowException, OSError, OverflowError) as error:
+        if getattr(error, "errno", None) is not None:  # the system's refusal, not a damaged page
+            raise
         reason = shortened(str(error).partition("\n")[0], limit=140)
         msg = f"{path} must be a parquet file, got: {reason}; write it again"
         raise DataError(msg) from None

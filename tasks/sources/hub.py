@@ -5,8 +5,9 @@ from pathlib import Path
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import shortened
-from tasks.sources.files import HUB_SUFFIXES
 
+SUFFIXES = (".parquet", ".jsonl", ".csv", ".json", ".txt")
+"""Of files with rows; the cheapest to read come first."""
 # Description files that many data sets have beside the rows.
 _NO_ROWS = {"dataset_infos.json", "dataset_info.json", "config.json", "README.txt", "LICENSE.txt"}
 
@@ -23,7 +24,7 @@ def fetch_dataset(dataset: str, revision: str, *, split: str) -> list[Path]:
     """
     from huggingface_hub import snapshot_download
 
-    patterns = [f"*{suffix}" for suffix in HUB_SUFFIXES]
+    patterns = [f"*{suffix}" for suffix in SUFFIXES]
     try:
         folder = Path(
             snapshot_download(
@@ -45,7 +46,7 @@ def split_files(folder: Path, *, split: str, dataset: str) -> list[Path]:
     names = sorted(
         file.relative_to(folder).as_posix()
         for file in folder.rglob("*")
-        if file.suffix.lower() in HUB_SUFFIXES and file.name not in _NO_ROWS
+        if file.suffix.lower() in SUFFIXES and file.name not in _NO_ROWS
     )
     chosen = [name for name in names if _names_split(name, split)]
     if not chosen and split == "train":
@@ -59,7 +60,7 @@ def split_files(folder: Path, *, split: str, dataset: str) -> list[Path]:
         raise ConfigurationError(msg)
     # The same rows are often published in several formats; two of them would double the data.
     suffixes = {Path(name).suffix.lower() for name in chosen}
-    first = next(suffix for suffix in HUB_SUFFIXES if suffix in suffixes)
+    first = next(suffix for suffix in SUFFIXES if suffix in suffixes)
     return [folder / name for name in chosen if name.lower().endswith(first)]
 
 

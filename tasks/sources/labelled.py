@@ -211,6 +211,8 @@ def _read_parquet(path: Path, _: LabelColumns) -> PlacedRows:
             rows = chain.from_iterable(batch.to_pylist() for batch in batches)
             yield from ((f"{path} row {number}", row) for number, row in enumerate(rows, start=1))
     except (pa.ArrowException, OSError, OverflowError) as error:
+        if getattr(error, "errno", None) is not None:  # the system's refusal, not a damaged page
+            raise
         reason = shortened(str(error).partition("\n")[0], limit=140)
         msg = f"{path} must be a parquet file, got: {reason}; write it again"
         raise DataError(msg) from None

@@ -72,11 +72,10 @@ class ModelsSetup:
     @classmethod
     def of(cls, params: ModelsParams) -> Self:
         """Finds the target, which may need no model."""
-        sources = params.models.sources
-        roles = {*ROLES} if has_weights(params.system.target) else {*ROLES} - {"target"}
+        named, sources = has_weights(params.system.target), params.models.sources
         return cls(
             # A target without weights is no model of this stage.
-            sources={role: source for role, source in sources.items() if role in roles},
+            sources={role: own for role, own in sources.items() if named or role != "target"},
             builtin=params.models.builtin,
             seed=params.model_seed,
             registered_as=params.registration.model_name,

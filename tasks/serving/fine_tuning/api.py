@@ -10,7 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, Response
 
-from tasks.serving.fine_tuning.lines import MAX_BYTES, FileError, examples_of
+from tasks.serving.fine_tuning.lines import FileError, examples_of
 from tasks.serving.fine_tuning.requests import JobBody
 from tasks.serving.fine_tuning.store import JobStore
 from tasks.serving.fine_tuning.tables import Job
@@ -18,6 +18,8 @@ from tasks.serving.wire import RefusalError, body_of
 
 PURPOSE = "fine-tune"
 FILES = "/v1/files"
+MAX_BYTES = 1 << 26
+"""Bytes of a training file, which is read as a whole; a longer one is not taken."""
 _FORM_BYTES = 1 << 16  # of what a form has around its file
 _OWNER = "astra"  # the organization of the interface
 

@@ -7,8 +7,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-MAX_BYTES = 1 << 26
-"""Bytes of a training file, which is read as a whole; a longer one is not taken."""
 Method = Literal["supervised", "dpo"]
 
 
@@ -90,15 +88,15 @@ def _of_line(number: int, line: bytes, method: Method) -> Sequence[TrainingExamp
 
 def _preference(number: int, record: Any) -> list[TrainingExample]:
     read = _Preference.model_validate(record)
-    context = tuple(map(_as_read, read.input.messages))
+    context = tuple(map(_message_of, read.input.messages))
     good, bad = read.preferred_output[0], read.non_preferred_output[0]
     if good.content == bad.content:
         msg = "preferred_output and non_preferred_output must differ"
         raise FileError(msg)
-    return [TrainingExample(number, context, _as_read(good), _as_read(bad))]
+    return [TrainingExample(number, context, _message_of(good), _message_of(bad))]
 
 
-def _as_read(message: TrainingMessage | _Answer) -> dict[str, str]:
+def _message_of(message: TrainingMessage | _Answer) -> dict[str, str]:
     """The message as a chat template reads it."""
     return {"role": message.role, "content": message.content}
 
@@ -107,7 +105,7 @@ def _answers(number: int, record: Any) -> list[TrainingExample]:
     """An example for every answer of the assistant with a weight, after the messages before it."""
     said = _SupervisedLine.model_validate(record).messages
     found = [
-        TrainingExample(number, tuple(map(_as_read, said[:place])), _as_read(each))
+        TrainingExample(number, tuple(map(_message_of, said[:place])), _message_of(each))
         for place, each in enumerate(said)
         if each.role == "assistant" and each.weight != 0 and place and each.content
     ]

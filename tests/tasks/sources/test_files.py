@@ -9,7 +9,8 @@ from each_row import each_row
 
 from astra_core.errors import AstraError, ConfigurationError, DataError
 from tasks.sources.columns import Columns
-from tasks.sources.files import HUB_SUFFIXES, FileRow, read_rows
+from tasks.sources.files import FileRow, read_rows
+from tasks.sources.hub import SUFFIXES
 
 TEXTS = ["first, with a comma", 'second "quoted"', "dritte Zeile äöü 😀"]
 
@@ -35,7 +36,7 @@ def write_source(folder, suffix):
     return path
 
 
-@each_row("suffix", HUB_SUFFIXES)
+@each_row("suffix", SUFFIXES)
 def test_read_rows_gives_the_same_texts_from_every_format(tmp_path, suffix):
     path = write_source(tmp_path, suffix)
 
@@ -64,7 +65,7 @@ def test_read_rows_reads_a_csv_cell_that_no_context_could_hold(tmp_path):
     assert 500_000 == len(next(texts(path)))
 
 
-@each_row("suffix", HUB_SUFFIXES)
+@each_row("suffix", SUFFIXES)
 def test_read_rows_refuses_an_empty_file(tmp_path, suffix):
     path = tmp_path / f"prompts{suffix}"
     path.touch()
