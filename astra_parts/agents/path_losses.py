@@ -57,7 +57,7 @@ def path_losses(
     worth = {name: _worth(trees, system, name) for name in learning}
     for first, piece in _pieces(trees, system.config.tokens_per_batch or 16384):
         paths = [path for tree in piece for path in tree]
-        spoken = _spoken(paths, system)
+        spoken = _turns_of_agents(paths, system)
         for name in learning:
             gains = worth[name][first : first + len(paths)].to(system.attacker.device)
             loss = partial(_loss, system=system, spoken=spoken, gains=gains, clip=clip)
@@ -111,7 +111,7 @@ def _earnings(path: RatedPath, system: System, name: str) -> float:
     return sum(node.reward for node in path[next(turns, len(path)) :])
 
 
-def _spoken(paths: Sequence[RatedPath], system: System) -> dict[str, _Spoken]:
+def _turns_of_agents(paths: Sequence[RatedPath], system: System) -> dict[str, _Spoken]:
     found, device = {}, system.attacker.device
     for agent in system.agents:
         nodes = {
@@ -150,7 +150,7 @@ def _loss(
             continue
         model: Any = agent.model.model
         if agent.name in weights:
-            model = partial(_called, model, dict(weights[agent.name]))
+            model = partial(_call, model, dict(weights[agent.name]))
         # The fused kernels have no second derivative.
         with sdpa_kernel(SDPBackend.MATH):
             moved = (padded_logprobs(model, own.rows) - own.old) * own.kept
@@ -159,5 +159,5 @@ def _loss(
     return losses.sum()
 
 
-def _called(model: Any, weights: dict[str, Tensor], **inputs: Any) -> Any:
+def _call(model: Any, weights: dict[str, Tensor], **inputs: Any) -> Any:
     return functional_call(model, weights, (), inputs)

@@ -25,7 +25,7 @@ from astra_core.targets.causal_lm import speaker_of
 from astra_parts.algorithms.functional import Aggregation, distillation_advantages
 from astra_parts.algorithms.kl_penalty import KLOptions, KLPenalty, known_reference
 from astra_parts.algorithms.policy import PolicyAlgorithm, PolicyGradient
-from astra_parts.algorithms.surrogates import ClipOptions, clipped
+from astra_parts.algorithms.surrogates import ClipOptions, surrogate_with_clips
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Distillation(PolicyAlgorithm):
                 "target with another; use teacher 'reference'"
             )
             raise ConfigurationError(msg)
-        surrogate = clipped(options, level="token")
+        surrogate = surrogate_with_clips(options, level="token")
         free = KLPenalty(KLOptions())
         self._policy = PolicyGradient(system, surrogate, options.aggregation, free)
 

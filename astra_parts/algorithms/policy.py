@@ -39,7 +39,7 @@ from astra_parts.algorithms.policy_batch import (
     AdvantageStep,
     PolicyBatch as PolicyBatch,
     PolicyStep as PolicyStep,
-    collated,
+    policy_batch,
 )
 
 RatioLevel = Literal["token", "sequence", "sequence_mean"]
@@ -108,7 +108,7 @@ class PolicyGradient:
 
     def collate(self, steps: Sequence[AdvantageStep]) -> PolicyBatch:
         """Probes as rows of one forward pass."""
-        return collated(steps, self.system, aggregation=self.aggregation)
+        return policy_batch(steps, self.system, aggregation=self.aggregation)
 
     def step(self, batch: PolicyBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
         """The surrogate, the KL penalty and the entropy bonus, summed over the batch."""

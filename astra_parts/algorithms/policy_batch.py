@@ -67,7 +67,7 @@ def policy_steps(
     ]
 
 
-def collated(
+def policy_batch(
     steps: Sequence[AdvantageStep], system: System, *, aggregation: Aggregation
 ) -> PolicyBatch:
     """The tensors of these probes; advantages are ``[B, 1]``, or ``[B, T]`` if one has several."""

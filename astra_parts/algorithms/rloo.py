@@ -19,7 +19,7 @@ from astra_core.system import System
 from astra_parts.algorithms.functional import Aggregation, leave_one_out
 from astra_parts.algorithms.policy import PolicyAlgorithm, PolicyGradient, PolicyOptions
 from astra_parts.algorithms.policy_batch import PolicyStep, policy_steps
-from astra_parts.algorithms.surrogates import ClipOptions, clipped
+from astra_parts.algorithms.surrogates import ClipOptions, surrogate_with_clips
 
 
 class RLOO(PolicyAlgorithm):
@@ -42,7 +42,7 @@ class RLOO(PolicyAlgorithm):
 
     def __init__(self, options: Options, *, system: System) -> None:
         super().__init__(options, system=system)
-        surrogate = clipped(options, level="sequence")
+        surrogate = surrogate_with_clips(options, level="sequence")
         self._policy = PolicyGradient.of(options, system=system, surrogate=surrogate)
 
     def flatten(self, graph: Graph) -> Sequence[PolicyStep]:

@@ -19,7 +19,7 @@ from astra_core.rollout import Graph, Node, Path
 from astra_core.system import System
 from astra_parts.algorithms.functional import aggregate, aggregation_weights
 from astra_parts.algorithms.policy import mean_of
-from astra_parts.algorithms.policy_batch import PolicyBatch, PolicyStep, collated
+from astra_parts.algorithms.policy_batch import PolicyBatch, PolicyStep, policy_batch
 
 CopyAggregation = Literal["token_mean", "sequence_mean"]
 
@@ -38,7 +38,7 @@ def copied_batch(
     steps: Sequence[PolicyStep], system: System, *, aggregation: CopyAggregation
 ) -> PolicyBatch:
     """Probes as rows; one with weight two counts twice, also in the divisor of the loss."""
-    batch = collated(steps, system, aggregation=aggregation)
+    batch = policy_batch(steps, system, aggregation=aggregation)
     shares = aggregation_weights(batch.mask, mode=aggregation).sum(-1)
     return replace(batch, weight=float((shares * batch.advantages[:, 0]).sum()))
 

@@ -63,13 +63,15 @@ class SurrogateOptions(ClipOptions):
 def surrogate_of(options: SurrogateOptions, *, level: RatioLevel) -> Surrogate:
     """The surrogate that the options name; ``level`` is read by ``clip`` alone."""
     if options.surrogate == "cispo":
-        return truncated(options.max_ratio)
+        return surrogate_with_cap(options.max_ratio)
     if options.surrogate == "sapo":
-        return softened(good=options.temperature_good, bad=options.temperature_bad)
-    return clipped(options, level=level, dual_clip=options.dual_clip)
+        return surrogate_with_gate(good=options.temperature_good, bad=options.temperature_bad)
+    return surrogate_with_clips(options, level=level, dual_clip=options.dual_clip)
 
 
-def clipped(clips: ClipOptions, *, level: RatioLevel, dual_clip: float | None = None) -> Surrogate:
+def surrogate_with_clips(
+    clips: ClipOptions, *, level: RatioLevel, dual_clip: float | None = None
+) -> Surrogate:
     """The clipped surrogate over ratios of this level, with the shares of tokens held back."""
     bounds = {"clip_low": clips.clip_low, "clip_high": clips.clip_high}
 
@@ -88,7 +90,7 @@ def clipped(clips: ClipOptions, *, level: RatioLevel, dual_clip: float | None = 
     return surrogate
 
 
-def truncated(max_ratio: float) -> Surrogate:
+def surrogate_with_cap(max_ratio: float) -> Surrogate:
     """REINFORCE weighted by the capped ratio of each token, with the share of capped tokens."""
 
     def surrogate(
@@ -102,7 +104,7 @@ def truncated(max_ratio: float) -> Surrogate:
     return surrogate
 
 
-def softened(*, good: float, bad: float) -> Surrogate:
+def surrogate_with_gate(*, good: float, bad: float) -> Surrogate:
     """The smooth gate over the ratio of each token."""
 
     def surrogate(

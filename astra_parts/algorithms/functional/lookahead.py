@@ -32,14 +32,14 @@ def lookahead_gradient(
     followers = [name for name in losses if name != leader]
     moved = dict(weights)
     for name in followers:
-        steps = _summed([_gradient(loss(weights), weights[name]) for loss in losses[name]])
+        steps = _sums([_gradient(loss(weights), weights[name]) for loss in losses[name]])
         moved[name] = {
             key: (weight.detach() - lr * step).requires_grad_()
             for (key, weight), step in zip(weights[name].items(), steps, strict=True)
         }
     felt = {name: list(moved[name].values()) for name in followers}
     every = [*own, *(weight for name in followers for weight in felt[name])]
-    found = _summed([_gradient(loss(moved), dict(enumerate(every))) for loss in losses[leader]])
+    found = _sums([_gradient(loss(moved), dict(enumerate(every))) for loss in losses[leader]])
     total, rest = found[: len(own)], iter(found[len(own) :])
     for name in followers:
         pull = [next(rest) for _ in felt[name]]
@@ -66,5 +66,5 @@ def _gradient(value: Tensor, weights: Mapping[Any, Tensor]) -> list[Tensor]:
     )
 
 
-def _summed(parts: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+def _sums(parts: Sequence[Sequence[Tensor]]) -> list[Tensor]:
     return [torch.stack(own).sum(dim=0) for own in zip(*parts, strict=True)]

@@ -6,7 +6,7 @@ import torch
 from each_row import each_row
 
 from astra_core.algorithms.credit import CreditedTurn
-from astra_parts.algorithms.policy_batch import PolicyStep, collated, padded, policy_steps
+from astra_parts.algorithms.policy_batch import PolicyStep, padded, policy_batch, policy_steps
 from astra_parts.testing import tiny_node, tiny_system
 
 
@@ -41,7 +41,7 @@ def test_a_step_is_a_probe_and_its_advantage():
 
 def test_a_batch_holds_what_was_sampled_and_nothing_where_there_is_no_token():
     steps = [PolicyStep(LONG, 2.0), PolicyStep(SHORT, -1.0)]
-    batch = collated(steps, shared_system(), aggregation="token_mean")
+    batch = policy_batch(steps, shared_system(), aggregation="token_mean")
 
     assert [[2, 3, 0], [6, 0, 0]] == batch.rows.continuation_ids.tolist()
     assert [[-1.0, -2.0, -3.0], [-1.0, -1.0, 0.0]] == batch.behaviour_logprobs.tolist()
@@ -59,7 +59,7 @@ def test_a_batch_holds_what_was_sampled_and_nothing_where_there_is_no_token():
 def test_a_batch_weighs_what_its_aggregation_counts(mode, weight):
     steps = [PolicyStep(LONG, 2.0), PolicyStep(SHORT, -1.0)]
 
-    assert weight == collated(steps, shared_system(), aggregation=mode).weight
+    assert weight == policy_batch(steps, shared_system(), aggregation=mode).weight
 
 
 def test_advantages_are_a_column_or_one_per_token():
@@ -67,6 +67,6 @@ def test_advantages_are_a_column_or_one_per_token():
         SimpleNamespace(node=LONG, advantages=(0.1, 0.2, 0.3)),
         SimpleNamespace(node=SHORT, advantages=(0.4, 0.5)),
     ]
-    batch = collated(steps, shared_system(), aggregation="token_mean")
+    batch = policy_batch(steps, shared_system(), aggregation="token_mean")
 
     torch.testing.assert_close(torch.tensor([[0.1, 0.2, 0.3], [0.4, 0.5, 0.0]]), batch.advantages)

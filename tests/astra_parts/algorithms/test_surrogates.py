@@ -15,10 +15,10 @@ from astra_parts.algorithms.ppo import PPO
 from astra_parts.algorithms.surrogates import (
     ClipOptions,
     SurrogateOptions,
-    clipped,
-    softened,
     surrogate_of,
-    truncated,
+    surrogate_with_cap,
+    surrogate_with_clips,
+    surrogate_with_gate,
 )
 from astra_parts.testing import tiny_graph, tiny_node
 
@@ -43,8 +43,8 @@ def losses(surrogate):
 
 
 def test_tokens_that_the_dual_clip_bounds_are_counted():
-    plain, figures = losses(clipped(ClipOptions(), level="token"))
-    bounded, counted = losses(clipped(ClipOptions(), level="token", dual_clip=3.0))
+    plain, figures = losses(surrogate_with_clips(ClipOptions(), level="token"))
+    bounded, counted = losses(surrogate_with_clips(ClipOptions(), level="token", dual_clip=3.0))
 
     assert [8.0, 2.0, -1.2] == pytest.approx(plain)
     assert [6.0, 2.0, -1.2] == pytest.approx(bounded)
@@ -54,13 +54,13 @@ def test_tokens_that_the_dual_clip_bounds_are_counted():
 
 def test_a_whole_probe_that_the_dual_clip_bounds_counts_with_each_of_its_tokens():
     # The geometric mean of 4 and 1 is 2.
-    _, counted = losses(clipped(ClipOptions(), level="sequence_mean", dual_clip=1.9))
+    _, counted = losses(surrogate_with_clips(ClipOptions(), level="sequence_mean", dual_clip=1.9))
 
     assert {"clipped": 1 / 3, "dual_clipped": 2 / 3} == pytest.approx(counted)
 
 
 def test_cispo_caps_the_weight_of_the_log_probability_and_counts_what_it_capped():
-    found, figures = losses(truncated(5.0))
+    found, figures = losses(surrogate_with_cap(5.0))
 
     # -min(r, 5) A log p.
     expected = [4.0 * 2.0 * NOW[0, 0], 1.0 * 2.0 * NOW[0, 1], -5.0 * NOW[1, 0]]
@@ -69,7 +69,7 @@ def test_cispo_caps_the_weight_of_the_log_probability_and_counts_what_it_capped(
 
 
 def test_sapo_closes_smoothly_at_the_temperature_of_the_tokens_sign():
-    found, figures = losses(softened(good=1.0, bad=2.0))
+    found, figures = losses(surrogate_with_gate(good=1.0, bad=2.0))
 
     def gate(temperature, ratio):
         return 4 / temperature / (1 + math.exp(-temperature * (ratio - 1)))
@@ -81,13 +81,13 @@ def test_sapo_closes_smoothly_at_the_temperature_of_the_tokens_sign():
 @each_row(
     ("options", "expected"),
     [
-        ({"dual_clip": 3.0}, clipped(ClipOptions(), level="token", dual_clip=3.0)),
-        ({"clip_high": 0.5}, clipped(ClipOptions(clip_high=0.5), level="token")),
-        ({"surrogate": "cispo"}, truncated(5.0)),
-        ({"surrogate": "cispo", "max_ratio": 2.0}, truncated(2.0)),
-        ({"surrogate": "sapo"}, softened(good=1.0, bad=1.05)),
-        ({"surrogate": "sapo", "temperature_bad": 3.0}, softened(good=1.0, bad=3.0)),
-        ({"surrogate": "sapo", "temperature_good": 3.0}, softened(good=3.0, bad=1.05)),
+        ({"dual_clip": 3.0}, surrogate_with_clips(ClipOptions(), level="token", dual_clip=3.0)),
+        ({"clip_high": 0.5}, surrogate_with_clips(ClipOptions(clip_high=0.5), level="token")),
+        ({"surrogate": "cispo"}, surrogate_with_cap(5.0)),
+        ({"surrogate": "cispo", "max_ratio": 2.0}, surrogate_with_cap(2.0)),
+        ({"surrogate": "sapo"}, surrogate_with_gate(good=1.0, bad=1.05)),
+        ({"surrogate": "sapo", "temperature_bad": 3.0}, surrogate_with_gate(good=1.0, bad=3.0)),
+        ({"surrogate": "sapo", "temperature_good": 3.0}, surrogate_with_gate(good=3.0, bad=1.05)),
     ],
 )
 def test_an_option_names_its_surrogate(options, expected):

@@ -7,7 +7,7 @@ from astra_core.algorithms import functional as fn
 from astra_core.config import StalenessConfiguration
 from astra_core.training.collection.correction import correct
 from astra_parts.algorithms.grpo import GRPO
-from astra_parts.algorithms.policy_batch import PolicyStep, collated
+from astra_parts.algorithms.policy_batch import PolicyStep, policy_batch
 from astra_parts.testing import tiny_agents, tiny_graph, tiny_node, tiny_system
 
 NODE = tiny_node(0.9, probe_logprobs=(-1.0, -9.0, -2.5))
@@ -86,7 +86,7 @@ def test_failed_turns_stay_and_no_turn_is_no_error(system):
 def test_the_loss_multiplies_by_the_weights(system):
     def loss(weights):
         node = replace(NODE, probe=replace(NODE.probe, weights=weights))
-        batch = collated([PolicyStep(node, 1.0)], system, aggregation="token_mean")
+        batch = policy_batch([PolicyStep(node, 1.0)], system, aggregation="token_mean")
         algorithm = GRPO(GRPO.Options(), system=system)
         return float(algorithm.step(batch)[0].detach())
 
@@ -99,6 +99,6 @@ def test_probes_with_one_weight_and_with_one_per_token_share_a_batch(system):
     several = replace(NODE, probe=replace(NODE.probe, weights=(3.0, 2.0, 1.0)))
 
     steps = [PolicyStep(one, 2.0), PolicyStep(several, 1.0)]
-    batch = collated(steps, system, aggregation="token_mean")
+    batch = policy_batch(steps, system, aggregation="token_mean")
 
     assert [[6.0] * 3, [3.0, 2.0, 1.0]] == batch.advantages.tolist()
