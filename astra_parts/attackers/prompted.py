@@ -47,7 +47,9 @@ class PromptedAttacker:
             talk.conversation = script.continues(talk)
             # Columns of the prompt, such as a secret, are the target's alone.
             prompt = Prompt(talk.prompt.prompt_id, talk.prompt.text)
-            told.append(Conversation(prompt).said(Message("user", script.told(talk, self.depth))))
+            told.append(
+                Conversation(prompt).said(Message("user", script.instruction_for(talk, self.depth)))
+            )
         tokens = max(config.probe.max_new_tokens, script.tokens)
         try:
             found = self.model.respond(

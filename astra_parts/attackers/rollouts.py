@@ -11,7 +11,7 @@ from astra_core.target import Target, Usage
 from astra_parts.attackers.prompted import PromptedAttacker
 from astra_parts.attackers.scripts import Script
 from astra_parts.attackers.templates import TemplateBandit, bandit_turns
-from astra_parts.samplers.talks import Talk, chained, held, talks_of, trees
+from astra_parts.samplers.talks import Talk, chain_turns, hold_talks, talks_of, trees
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Tries:
                 talk.conversation = Conversation(talk.prompt)
             return [talk.prompt.text for talk in talks]
 
-        turns = held(self._growth("plain"), self._talks(), speak, depth=self.depth)
+        turns = hold_talks(self._growth("plain"), self._talks(), speak, depth=self.depth)
         return trees(self.prompts, turns)
 
     def best_of(self) -> list[Graph]:
@@ -52,7 +52,7 @@ class Tries:
             places = [opening(prompt) for prompt in self.prompts]
             nodes = [turn.node for turn in grow_level(growth, places, width).turns]
         starts = range(0, len(nodes), self.num_tries)
-        turns = [chained(nodes[at : at + self.num_tries]) for at in starts]
+        turns = [chain_turns(nodes[at : at + self.num_tries]) for at in starts]
         return trees(self.prompts, turns)
 
     @property
@@ -66,14 +66,14 @@ class Tries:
         turns = bandit_turns(self._growth("templates"), self._talks(), own, depth=self.depth)
         return trees(self.prompts, turns)
 
-    def prompted(self, script: Script, model: Target) -> tuple[list[Graph], Usage]:
+    def follow_script(self, script: Script, model: Target) -> tuple[list[Graph], Usage]:
         """A chat model that follows a script, and what it was used for."""
         growth = self._growth(script.name)
         own = PromptedAttacker(script, model, growth, self.depth)
         config = self.system.config
         is_bf16 = config.precision == "bf16"
         with model.evaluating(), model.remembering(config.prefix_cache_mib << 20, is_bf16=is_bf16):
-            turns = held(growth, self._talks(), own, depth=self.depth)
+            turns = hold_talks(growth, self._talks(), own, depth=self.depth)
         return trees(self.prompts, turns), own.usage
 
     def _talks(self) -> list[Talk]:

@@ -42,7 +42,7 @@ class Script:
     continues: Callable[[Talk], Conversation]
     past: Callable[[Talk], str]
 
-    def told(self, talk: Talk, depth: int) -> str:
+    def instruction_for(self, talk: Talk, depth: int) -> str:
         """What the chat model is told before its next message."""
         own = talk.conversation
         return self.instruction.format(

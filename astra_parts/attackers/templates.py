@@ -12,7 +12,7 @@ from astra_core.models.spelling import SPELLINGS, spelled
 from astra_core.rollout import Node, Prompt
 from astra_core.samplers.level import Growth
 from astra_core.seeding import derive_key, generator
-from astra_parts.samplers.talks import Talk, held
+from astra_parts.samplers.talks import Talk, hold_talks
 
 TEMPLATES = (
     "{prompt}",
@@ -35,7 +35,7 @@ BATCH = 16
 """Conversations between two looks at what succeeded."""
 
 
-def filled(template: str, prompt: Prompt) -> str:
+def fill(template: str, prompt: Prompt) -> str:
     """The template with the prompt in it, spelled as its slots say."""
     others = {name: spelled(prompt.text, name) for name in SPELLINGS}
     return template.format(prompt=prompt.text, **others)
@@ -74,7 +74,7 @@ class TemplateBandit:
             arm = int(rng.beta(successes, failures).argmax())
             self._said.append((talk, len(talk.turns), arm))
             talk.conversation = Conversation(talk.prompt)
-            texts.append(filled(self.templates[arm], talk.prompt))
+            texts.append(fill(self.templates[arm], talk.prompt))
         return texts
 
 
@@ -89,6 +89,6 @@ def bandit_turns(
     found: dict[int, Node] = {}
     for start in range(0, len(order), BATCH):
         chosen = order[start : start + BATCH]
-        nodes = held(growth, [talks[at] for at in chosen], bandit, depth=depth)
+        nodes = hold_talks(growth, [talks[at] for at in chosen], bandit, depth=depth)
         found |= zip(chosen, nodes, strict=True)
     return [found[at] for at in range(len(talks))]

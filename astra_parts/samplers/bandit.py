@@ -19,7 +19,7 @@ from astra_core.rollout import Graph, Node, Prompt
 from astra_core.samplers.level import Growth
 from astra_core.seeding import derive_key, generator
 from astra_core.system import System
-from astra_parts.samplers.talks import Talk, held, trees
+from astra_parts.samplers.talks import Talk, hold_talks, trees
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def conversations(growth: Growth, lines: Sequence[ConversationLines]) -> list[No
     def speak(alive: Sequence[Talk]) -> list[str]:
         return [said[id(talk)][len(talk.turns)] for talk in alive]
 
-    return held(growth, talks, speak, depth=depth)
+    return hold_talks(growth, talks, speak, depth=depth)
 
 
 WINNERS = 32
@@ -73,7 +73,7 @@ def first_scores(graphs: Iterable[Graph]) -> dict[str, list[float]]:
     return found
 
 
-def halved(
+def halve(
     scores: Mapping[str, Sequence[float]], pull: Pull, *, threshold: float, budget: int
 ) -> BanditResult:
     """The best probes by successive halving.
@@ -123,7 +123,7 @@ def pulling(system: System, prompts: Sequence[Prompt], *, seed: int) -> Pull:
     return pull
 
 
-def replayed(
+def replay(
     system: System,
     prompts: Sequence[Prompt],
     winners: Sequence[str],
@@ -134,13 +134,13 @@ def replayed(
     """Rollouts in which the winners are said, for each rollout others, drawn by its key."""
     num_rollouts, depth, num_responses = shape
 
-    def drawn(prompt: Prompt, number: int) -> tuple[str, ...]:
+    def draw(prompt: Prompt, number: int) -> tuple[str, ...]:
         key = derive_key(seed, "bandit winners", prompt.prompt_id, number)
         chosen = generator(key).choice(len(winners), depth, replace=len(winners) < depth)
         return tuple(winners[at] for at in chosen)
 
     lines = [
-        ConversationLines(prompt, number, drawn(prompt, number))
+        ConversationLines(prompt, number, draw(prompt, number))
         for prompt in prompts
         for number in range(num_rollouts)
     ]

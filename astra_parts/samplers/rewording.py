@@ -48,7 +48,7 @@ def asking(
             keys.append(_keys(moments[index], text, numbers, seed=seed))
             times[index, text] += num_responses
         try:
-            found = _judged(system, said, keys)
+            found = _scores_of(system, said, keys)
         except (BudgetError, TargetError):
             return None
         return [bool(known) and sum(known) / len(known) >= threshold for known in found]
@@ -68,10 +68,10 @@ def asked_first(
 
     ``system``: the System whose target and judge are asked; its attacker says nothing.
     """
-    said, keys = _opened(questions, num_replies, seed=seed)
+    said, keys = _first_turns(questions, num_replies, seed=seed)
     return [
         sum(score >= threshold for score in known) / len(known) if known else math.nan
-        for known in _judged(system, said, keys)
+        for known in _scores_of(system, said, keys)
     ]
 
 
@@ -83,14 +83,14 @@ def first_replies(
     Raises BudgetError if the rest of the budget does not cover them, TargetError if no call can be
     made at all.
     """
-    said, keys = _opened(questions, 1, seed=seed)
+    said, keys = _first_turns(questions, 1, seed=seed)
     with system.remembering():
         # Not the attacker's words, so in no spelling of theirs.
         found = _answering(system, said, keys, spelling=None)()
     return [None if isinstance(own, Failure) else own.replies[0].text for own in found]
 
 
-def _opened(
+def _first_turns(
     questions: Sequence[tuple[Prompt, str]], num_replies: int, *, seed: int
 ) -> tuple[list[ProbeInConversation], list[list[bytes]]]:
     """The texts as first turns, and the keys of the replies to each."""
@@ -105,7 +105,7 @@ def _opened(
     return said, keys
 
 
-def _judged(
+def _scores_of(
     system: System, said: Sequence[ProbeInConversation], keys: Sequence[Sequence[bytes]]
 ) -> list[list[float]]:
     """For each text the scores of the replies that were judged."""
@@ -148,11 +148,11 @@ def conversation_of(prompt: Prompt, turns: Sequence[Node], system: System) -> Co
         spoken = system.player(turn).format
         heard = spoken.thought(node.probe_ids)
         probe = Message("user", heard.text, heard.visible_ids, spoken.model.vocabulary)
-        found = found.said(probe, _answered(node, system))
+        found = found.said(probe, _reply_of(node, system))
     return found
 
 
-def _answered(node: Node, system: System) -> Message:
+def _reply_of(node: Node, system: System) -> Message:
     text, target = node.response_texts[0], system.target
     if not (node.response_ids and isinstance(target, CausalLM)):
         return Message("assistant", text)

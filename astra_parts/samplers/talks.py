@@ -51,7 +51,7 @@ def talks_of(prompts: Sequence[Prompt], count: int) -> list[Talk]:
     return [Talk(Conversation(prompt), number) for prompt in prompts for number in range(count)]
 
 
-def held(growth: Growth, talks: Sequence[Talk], speak: Speak, *, depth: int) -> list[Node]:
+def hold_talks(growth: Growth, talks: Sequence[Talk], speak: Speak, *, depth: int) -> list[Node]:
     """The first turn of each conversation, with the later ones below it; a failure ends it."""
     with growth.system.remembering():
         for _ in range(depth):
@@ -61,7 +61,7 @@ def held(growth: Growth, talks: Sequence[Talk], speak: Speak, *, depth: int) -> 
                 if isinstance(own, Failure):
                     talk.turns.append(_turn(talk.path, "", own))
             _ask(growth, [(talk, own) for talk, own in said if isinstance(own, str)])
-    return [chained(talk.turns) for talk in talks]
+    return [chain_turns(talk.turns) for talk in talks]
 
 
 def _ask(growth: Growth, said: Sequence[tuple[Talk, str]]) -> None:
@@ -86,7 +86,7 @@ def _turn(path: Path, text: str, outcome: Replies | Failure, *, score: float = 0
     return Node(path, Context(()), probe, outcome)
 
 
-def chained(turns: Sequence[Node]) -> Node:
+def chain_turns(turns: Sequence[Node]) -> Node:
     """The first turn, with each later one below the one before."""
     below: tuple[Node, ...] = ()
     for node in reversed(turns):

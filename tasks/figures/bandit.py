@@ -33,17 +33,17 @@ def with_bandit(
     the luckiest. Nothing is added where the target's budget is spent, too many calls fail, or no
     reply can be judged.
     """
-    from astra_parts.samplers.bandit import first_scores, halved, pulling, replayed
+    from astra_parts.samplers.bandit import first_scores, halve, pulling, replay
 
     config = evaluator.config
     pull = pulling(system, [graph.prompt for graph in first], seed=seed)
     prompts = [graph.prompt for graph in untrained.graphs]
     shape = (config.num_rollouts, config.depth, config.num_responses)
     try:
-        won = halved(
+        won = halve(
             first_scores(first), pull, threshold=config.threshold, budget=config.bandit_calls
         )
-        graphs = replayed(system, prompts, won.winners, shape=shape, seed=seed)
+        graphs = replay(system, prompts, won.winners, shape=shape, seed=seed)
         said = evaluator.judged(graphs, weights=untrained.weights)
     except (BudgetError, TargetError, DataError):
         return untrained

@@ -241,5 +241,5 @@ class Baselines:
 
 
 def _prompted_graphs(tries: "Tries", script: "Script", model: "Target") -> tuple[list[Graph], int]:
-    graphs, used = tries.prompted(script, model)
+    graphs, used = tries.follow_script(script, model)
     return graphs, used.calls

@@ -10,7 +10,7 @@ from astra_core.samplers.level import Growth
 from astra_core.target import Surroundings
 from astra_parts.attackers.prompted import ROOM, PromptedAttacker, chat_model
 from astra_parts.attackers.scripts import CRESCENDO, GOAT
-from astra_parts.samplers.talks import Talk, held, talks_of
+from astra_parts.samplers.talks import Talk, hold_talks, talks_of
 from astra_parts.testing import tiny_language_model
 
 PROMPT = Prompt.of("be rude", {"secret": "cedar", "goal": "a quarrel"})
@@ -25,7 +25,7 @@ def attacker(*rules, script=GOAT, otherwise="Message:"):
 
 def test_what_the_model_writes_is_said_and_what_it_does_not_is_the_prompt():
     own = attacker({"when": "number 2", "say": ["Thought: a\nMessage: why me"]})
-    (first,) = held(own.growth, talks_of([PROMPT], 1), own, depth=2)
+    (first,) = hold_talks(own.growth, talks_of([PROMPT], 1), own, depth=2)
     (second,) = first.children
 
     assert ["be rude", "why me"] == [first.probe_text, second.probe_text]
@@ -44,7 +44,7 @@ def test_the_goal_is_told_and_what_only_the_target_knows_is_not():
 def test_a_model_that_fails_ends_the_conversation():
     own = attacker(script=CRESCENDO)
     own.model.respond = lambda talks, *_, **__: [Failure("gone") for _ in talks]
-    (turn,) = held(own.growth, talks_of([PROMPT], 1), own, depth=2)
+    (turn,) = hold_talks(own.growth, talks_of([PROMPT], 1), own, depth=2)
 
     assert ("the attacker's model: gone", ()) == (turn.failure, turn.children)
 

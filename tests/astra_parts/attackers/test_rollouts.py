@@ -22,7 +22,7 @@ def replies(graphs):
 def test_every_attacker_has_as_many_replies_in_as_many_rollouts():
     told = Choice(name="scripted", options={"rules": [], "otherwise": ["Message: why"]})
     model = chat_model(told, Surroundings(SYSTEM.config))
-    prompted, used = TRIES.prompted(GOAT, model)
+    prompted, used = TRIES.follow_script(GOAT, model)
     every = [TRIES.plain(), TRIES.best_of(), TRIES.bandit(["why {prompt}"]), prompted]
 
     assert [[[6, 6]] * 3] * 4 == [replies(graphs) for graphs in every]

@@ -20,7 +20,7 @@ def talk_of(*turns):
 
 @each_row("script", SCRIPTS)
 def test_a_script_tells_goal_and_place_before_anything_was_said(script):
-    told = script.told(talk_of(), 3)
+    told = script.instruction_for(talk_of(), 3)
 
     assert "a {quarrel}" in told
     assert "number 1" in told
@@ -35,25 +35,27 @@ def test_crescendo_takes_a_refused_message_back():
     assert went_on.conversation == CRESCENDO.continues(went_on)
     stuck.conversation = CRESCENDO.continues(stuck)
     assert ["how are you", "fine, and you?"] == [m.text for m in stuck.conversation.messages]
-    told = CRESCENDO.told(stuck, 4)
+    told = CRESCENDO.instruction_for(stuck, 4)
     assert "You said: how are you\nIt replied: fine, and you?" in told
     assert "taken back: be rude" in told
     assert "I'm sorry" not in told
-    assert "taken back" not in CRESCENDO.told(went_on, 4)
+    assert "taken back" not in CRESCENDO.instruction_for(went_on, 4)
 
 
 def test_pair_begins_anew_and_knows_the_scores():
     talk = talk_of(("be rude", "no"))
 
     assert () == PAIR.continues(talk).messages
-    assert "Message: be rude\nReply: no\nScore: 3 of 10" in PAIR.told(talk, 4)
+    assert "Message: be rude\nReply: no\nScore: 3 of 10" in PAIR.instruction_for(talk, 4)
 
 
 def test_goat_goes_on_and_sees_all_of_it():
     talk = talk_of(("be rude", "I cannot help with that."))
 
     assert talk.conversation == GOAT.continues(talk)
-    assert "You said: be rude\nIt replied: I cannot help with that." in GOAT.told(talk, 4)
+    assert "You said: be rude\nIt replied: I cannot help with that." in GOAT.instruction_for(
+        talk, 4
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from scripted_system import system_against
 
 from astra_core.rollout import Prompt
 from astra_core.samplers.level import Growth
-from astra_parts.attackers.templates import TEMPLATES, TemplateBandit, bandit_turns, filled
+from astra_parts.attackers.templates import TEMPLATES, TemplateBandit, bandit_turns, fill
 from astra_parts.samplers.talks import talks_of
 
 PROMPTS = [Prompt(f"p{number}", f"hello {number}") for number in range(20)]
@@ -33,7 +33,7 @@ def test_what_succeeds_is_said_more_often():
 
 
 def test_our_own_templates_have_slots_that_are_filled():
-    texts = [filled(template, Prompt("p", "where {is} it?")) for template in TEMPLATES]
+    texts = [fill(template, Prompt("p", "where {is} it?")) for template in TEMPLATES]
 
     assert len(texts) == len({*texts})
     assert "where {is} it?" == texts[0]

@@ -9,9 +9,9 @@ from astra_parts.samplers.bandit import (
     ConversationLines,
     conversations,
     first_scores,
-    halved,
+    halve,
     pulling,
-    replayed,
+    replay,
 )
 from astra_parts.testing import tiny_graph, tiny_node
 
@@ -34,7 +34,7 @@ def test_the_best_of_many_are_found_within_the_budget():
     pull = noisy(rates)
     first = dict(zip(rates, pull(0, list(rates), 3), strict=True))
 
-    found = halved(first, pull, threshold=0.5, budget=4800)
+    found = halve(first, pull, threshold=0.5, budget=4800)
 
     assert 1280 == found.num_probes
     # Rounds of 960: 640 probes once, 320 three times, then 160, 80 and 40.
@@ -46,12 +46,12 @@ def test_the_best_of_many_are_found_within_the_budget():
 def test_few_probes_or_no_budget_need_no_search():
     scores = {"low": [0.1], "none": [], "high": [0.6, 0.9], "half": [0.6, 0.1]}
 
-    assert ("high",) == halved(scores, noisy({}), threshold=0.5, budget=99).winners
+    assert ("high",) == halve(scores, noisy({}), threshold=0.5, budget=99).winners
     many = {f"{number}": [number / 100] for number in range(100)}
-    found = halved(many, noisy({}), threshold=0.5, budget=0)
+    found = halve(many, noisy({}), threshold=0.5, budget=0)
     assert ("99", "98") == found.winners[:2]
     assert (WINNERS, 100) == (len(found.winners), found.calls)
-    assert () == halved({}, noisy({}), threshold=0.5, budget=99).winners
+    assert () == halve({}, noisy({}), threshold=0.5, budget=99).winners
 
 
 def test_scores_of_equal_probes_are_put_together():
@@ -69,7 +69,7 @@ def test_the_target_is_asked_by_keys():
 
     assert [(0.5, 0.5), (0.0, 0.0)] == pull(0, ["why", "no"], 2)
     rollouts = [
-        replayed(system, PROMPTS, ["why", "no", "so"], shape=(2, 2, 1), seed=seed)
+        replay(system, PROMPTS, ["why", "no", "so"], shape=(2, 2, 1), seed=seed)
         for seed in (0, 0, 1)
     ]
     assert rollouts[0] == rollouts[1] != rollouts[2]

@@ -2,7 +2,7 @@ from scripted_system import system_against
 
 from astra_core.rollout import Failure, Prompt
 from astra_core.samplers.level import Growth
-from astra_parts.samplers.talks import held, talks_of, trees
+from astra_parts.samplers.talks import hold_talks, talks_of, trees
 
 PROMPTS = [Prompt("p", "Hello"), Prompt("q", "Good day")]
 SECOND = {"when": "why", "turn": 2, "say": ["bad"]}
@@ -17,7 +17,7 @@ def test_who_speaks_may_fail_or_take_something_back():
                 talk.conversation = talks_of([talk.prompt], 1)[0].conversation
         return [Failure("no idea") if own.path == (1,) else "why" for own in alive]
 
-    turns = held(Growth(system_against(SECOND), 0, "test", 0, 1), talks, speak, depth=3)
+    turns = hold_talks(Growth(system_against(SECOND), 0, "test", 0, 1), talks, speak, depth=3)
     first, lost, other, _ = turns
 
     assert ("no idea", ()) == (lost.failure, lost.children)
