@@ -58,7 +58,7 @@ class ModelFolders:
         own = attacker or paths["attacker"]
         return cls(own, paths.get("target"), paths["reference"], may_differ=attacker is not None)
 
-    def resolved(self) -> Self:
+    def resolve_paths(self) -> Self:
         """The same with absolute paths, for a process with another working folder."""
         attacker, reference = self.attacker.resolve(), self.reference.resolve()
         target = self.target.resolve() if self.target else None
@@ -123,7 +123,7 @@ def load_system(
     alike = partial(
         load_system,
         system.config,
-        folders.resolved(),
+        folders.resolve_paths(),
         machine=machine.model_copy(update=found),
         is_trained=is_trained,
         seed=seed,

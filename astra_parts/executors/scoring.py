@@ -57,13 +57,13 @@ class Scoring:
     def scores(self, texts: Sequence[str], *, at_once: int) -> list[float]:
         """One score per text, in order; the batches are the same for every executor."""
         batches = [texts[first : first + at_once] for first in range(0, len(texts), at_once)]
-        return self._rated(checked_scores, batches, title="scoring")
+        return self._rate_batches(checked_scores, batches, title="scoring")
 
     def judgements(self, batches: Sequence[Sequence[Exchange]]) -> list[Judgement]:
         """One judgement per exchange, in order; the batches are the same for every executor."""
-        return self._rated(_judgements, batches, title="second judge")
+        return self._rate_batches(_judgements, batches, title="second judge")
 
-    def _rated(
+    def _rate_batches(
         self,
         rate: Callable[[Any, Sequence[Any]], list[Any]],
         batches: Sequence[Sequence[Any]],

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from astra_core.config import Count
 from astra_core.errors import ConfigurationError
 from astra_core.judge import Exchange, Judgement
-from astra_parts.judges.local import FolderOptions, LocalJudge, nothing_said, rounded
+from astra_parts.judges.local import FolderOptions, LocalJudge, nothing_said, round_score
 
 
 class ClassifierJudge(LocalJudge):
@@ -71,10 +71,10 @@ class ClassifierJudge(LocalJudge):
     def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
         """One judgement per exchange; an empty reply is not judged."""
         said = [exchange for exchange in exchanges if exchange.reply.strip()]
-        found = iter(self._judged(said))
+        found = iter(self._judgements(said))
         return [nothing_said(exchange.reply) or next(found) for exchange in exchanges]
 
-    def _judged(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
+    def _judgements(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
         windows = [(at, own) for at, each in enumerate(exchanges) for own in self._windows(each)]
         worst: list[dict[str, float]] = [{} for _ in exchanges]
         totals = [0.0] * len(exchanges)
@@ -83,18 +83,18 @@ class ClassifierJudge(LocalJudge):
             batch = windows[first : first + size]
             for (at, _), shares in zip(batch, self._shares([own for _, own in batch]), strict=True):
                 for name, share in shares.items():
-                    worst[at][name] = max(worst[at].get(name, 0.0), rounded(share))
+                    worst[at][name] = max(worst[at].get(name, 0.0), round_score(share))
                 is_sum = self._activation == "softmax"
                 total = sum(shares.values()) if is_sum else max(shares.values())
-                totals[at] = max(totals[at], rounded(total))
+                totals[at] = max(totals[at], round_score(total))
         return [Judgement(total, labels) for total, labels in zip(totals, worst, strict=True)]
 
     def _windows(self, exchange: Exchange) -> list[dict[str, list[int]]]:
         """The reply in pieces that overlap, each after the probe where that is read."""
-        reply = self.spaced(exchange.reply)
+        reply = self.space_out(exchange.reply)
         texts, cut, most = [reply], "longest_first", self._max_tokens // 2
         if self.options.reads == "pair":
-            probe = self.spaced(exchange.probe)
+            probe = self.space_out(exchange.probe)
             ids = self.tokenizer(probe, add_special_tokens=False)["input_ids"]
             # Only the end of a long probe, to leave room for the reply.
             texts = [self.tokenizer.decode(ids[-(self._max_tokens // 4) :]), reply]

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from astra_core.config import Count
 from astra_core.judge import Exchange, Judgement
-from astra_parts.judges.local import FolderOptions, LocalJudge, nothing_said, rounded
+from astra_parts.judges.local import FolderOptions, LocalJudge, nothing_said, round_score
 
 
 class SimilarityJudge(LocalJudge):
@@ -40,9 +40,9 @@ class SimilarityJudge(LocalJudge):
             if text.strip()
         )
         vectors = self._vectors(list(texts))
-        return [self._judged(exchange, vectors) for exchange in exchanges]
+        return [self._judgement(exchange, vectors) for exchange in exchanges]
 
-    def _judged(self, exchange: Exchange, vectors: dict[str, Any]) -> Judgement:
+    def _judgement(self, exchange: Exchange, vectors: dict[str, Any]) -> Judgement:
         wanted = exchange.conversation.reference_reply
         if not wanted.strip():
             return Judgement.none("the prompt has no reference_reply")
@@ -50,7 +50,7 @@ class SimilarityJudge(LocalJudge):
         if silent is not None:
             return silent
         cosine = float(vectors[exchange.reply] @ vectors[wanted])
-        return Judgement(rounded((cosine - self.options.floor) / (1.0 - self.options.floor)))
+        return Judgement(round_score((cosine - self.options.floor) / (1.0 - self.options.floor)))
 
     def _vectors(self, texts: Sequence[str]) -> dict[str, Any]:
         """The unit vector of each text."""
@@ -66,7 +66,7 @@ class SimilarityJudge(LocalJudge):
         from astra_core.models.rows import pad_rows
 
         rows = [
-            self.tokenizer(self.spaced(text))["input_ids"][: self._max_tokens] or [0]
+            self.tokenizer(self.space_out(text))["input_ids"][: self._max_tokens] or [0]
             for text in texts
         ]
         read = pad_rows([()] * len(rows), rows, pad_id=0, device=self.device)

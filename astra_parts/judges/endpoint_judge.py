@@ -17,7 +17,7 @@ from astra_core.judge import Exchange, Judge, Judgement
 from astra_core.rollout import Failure, Prompt
 from astra_core.scorers.cached import exchange_text
 from astra_core.target import Outcome, Surroundings
-from astra_parts.judges.guard import filled
+from astra_parts.judges.guard import fill
 from astra_parts.judges.local import nothing_said
 from astra_parts.judges.rubrics import RUBRICS, VoteOptions, judgement_of
 from astra_parts.targets.endpoint import Endpoint
@@ -96,7 +96,7 @@ class EndpointJudge(Judge):
 
     def prompt(self, exchange: Exchange) -> str:
         """The judge's prompt."""
-        return filled(self._rubric.template, exchange, self.options.policy)
+        return fill(self._rubric.template, exchange, self.options.policy)
 
     def _conversation(self, exchange: Exchange) -> Conversation:
         return Conversation(Prompt.of("")).said(Message("user", self.prompt(exchange)))

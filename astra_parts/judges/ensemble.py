@@ -78,15 +78,15 @@ class EnsembleJudge(Judge):
         Raises DataError if a part never judges, so that the score would be that of the others.
         """
         if self.options.combine == "confirm":
-            return self._confirmed(exchanges)
+            return self._confirm(exchanges)
         found = {name: checked_judgements(own, exchanges) for name, own in self._parts.items()}
         self._count(found)
         return [
-            self._joined({name: own[at] for name, own in found.items()})
+            self._join({name: own[at] for name, own in found.items()})
             for at in range(len(exchanges))
         ]
 
-    def _confirmed(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
+    def _confirm(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
         first, *others = self._parts
         cheap = checked_judgements(self._parts[first], exchanges)
         flagged = [
@@ -119,18 +119,18 @@ class EnsembleJudge(Judge):
                 raise DataError(msg)
 
     def _verdict(self, first: str, cheap: Judgement, dear: Mapping[str, Judgement]) -> Judgement:
-        joined = self._joined(dear)
+        joined = self._join(dear)
         return replace(joined, labels={**_labels({first: cheap}), **joined.labels})
 
-    def _joined(self, parts: Mapping[str, Judgement]) -> Judgement:
+    def _join(self, parts: Mapping[str, Judgement]) -> Judgement:
         known = {name: own.score for name, own in parts.items() if own.score is not None}
         words = " ".join(own.rationale for own in parts.values() if own.rationale)
         if not known:
             reason = next(own.unjudged for own in parts.values())
             return Judgement(None, _labels(parts), words, reason)
-        return Judgement(self._combined(known), _labels(parts), words)
+        return Judgement(self._combine(known), _labels(parts), words)
 
-    def _combined(self, scores: Mapping[str, float]) -> float:
+    def _combine(self, scores: Mapping[str, float]) -> float:
         if self.options.combine in {"max", "min"}:
             return (max if self.options.combine == "max" else min)(scores.values())
         is_weighted = self.options.combine == "weighted"

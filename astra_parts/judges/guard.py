@@ -12,7 +12,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.judge import Exchange, Judgement
 from astra_core.models.chat_template import chat_text
 from astra_parts.judges.guard_presets import POLICY, PRESETS
-from astra_parts.judges.local import FolderOptions, LocalJudge, rounded
+from astra_parts.judges.local import FolderOptions, LocalJudge, round_score
 
 SLOTS = ("goal", "context", "conversation", "probe", "reply", "policy")
 _SLOT = re.compile(r"\{(\w+)\}")
@@ -85,12 +85,12 @@ class GuardJudge(LocalJudge):
         room = self.room(self.options.max_tokens)
         if self._how.categories:
             room -= self.options.category_tokens + 1
-        return self.in_batches(exchanges, self._encoded, self._verdicts, room=room)
+        return self.in_batches(exchanges, self._prompt_ids, self._verdicts, room=room)
 
     def prompt(self, exchange: Exchange) -> str:
         """The text that the guard reads before its answer."""
         if self._how.template is not None:
-            return filled(self._how.template, exchange, self.options.policy) + self._how.before
+            return fill(self._how.template, exchange, self.options.policy) + self._how.before
         messages = [
             *({"role": own.role, "content": own.text} for own in exchange.conversation.messages),
             {"role": "user", "content": exchange.probe},
@@ -98,10 +98,10 @@ class GuardJudge(LocalJudge):
         ]
         return f"{chat_text(self.tokenizer, messages)}{self._how.before}"
 
-    def _encoded(self, exchange: Exchange) -> list[int]:
+    def _prompt_ids(self, exchange: Exchange) -> list[int]:
         # A chat template has written the special tokens already.
         adds = self._how.template is not None
-        return self.encoded(self.prompt(self.as_text(exchange)), adds_special=adds)
+        return self.ids_of(self.prompt(self.as_text(exchange)), adds_special=adds)
 
     def _answer_ids(self) -> dict[str, int]:
         """The first token of each answer word, where it follows what comes before it."""
@@ -141,7 +141,7 @@ class GuardJudge(LocalJudge):
             return Judgement.none("the guard answers in other words")
         values = self._how.words
         worst = sum(share * values[word] for word, share in zip(values, shares, strict=True))
-        score = rounded(worst / total)
+        score = round_score(worst / total)
         likeliest = max(zip(shares, self._ids.values(), strict=True))[1]
         named = self._categories(row, likeliest) if score >= _FLAGGED else ()
         return Judgement(score, dict.fromkeys(named, score))
@@ -166,7 +166,7 @@ class GuardJudge(LocalJudge):
         return [name for code, name in codes.items() if re.search(rf"\b{re.escape(code)}\b", text)]
 
 
-def filled(template: str, exchange: Exchange, policy: str) -> str:
+def fill(template: str, exchange: Exchange, policy: str) -> str:
     """The template with its slots filled; slots in the filled-in texts are ignored."""
     said = exchange.conversation.messages
     values: Mapping[str, Any] = {

@@ -10,8 +10,8 @@ from astra_core.config import Count
 from astra_core.errors import ConfigurationError
 from astra_core.judge import Exchange, Judgement
 from astra_core.models.chat_template import chat_text
-from astra_parts.judges.guard import filled
-from astra_parts.judges.local import FolderOptions, LocalJudge, rounded
+from astra_parts.judges.guard import fill
+from astra_parts.judges.local import FolderOptions, LocalJudge, round_score
 from astra_parts.judges.rubrics import RUBRICS, Rubric, RubricOptions, score_of
 
 # Of the probability, that the values of a line must have together: else another model is asked.
@@ -45,18 +45,18 @@ class LlmJudge(LocalJudge):
     def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
         """One judgement per exchange."""
         room = self.room(self.options.max_tokens) - len(self._form)
-        return self.in_batches(exchanges, self._encoded, self._judgements, room=room)
+        return self.in_batches(exchanges, self._prompt_ids, self._judgements, room=room)
 
     def prompt(self, exchange: Exchange) -> str:
         """The text that the judge reads before its answer."""
-        text = filled(self._rubric.template, exchange, self.options.policy)
+        text = fill(self._rubric.template, exchange, self.options.policy)
         if not self.tokenizer.chat_template:
             return text
         return chat_text(self.tokenizer, [{"role": "user", "content": text}])
 
-    def _encoded(self, exchange: Exchange) -> list[int]:
+    def _prompt_ids(self, exchange: Exchange) -> list[int]:
         adds = not self.tokenizer.chat_template
-        return self.encoded(self.prompt(self.as_text(exchange)), adds_special=adds)
+        return self.ids_of(self.prompt(self.as_text(exchange)), adds_special=adds)
 
     def _judgements(self, rows: Sequence[list[int]]) -> list[Judgement]:
         import torch
@@ -66,7 +66,7 @@ class LlmJudge(LocalJudge):
         told = pad_rows(rows, [()] * len(rows), pad_id=0, device=self.device)
         width = told.input_ids.shape[1]
 
-        def allowed(_: int, read: Any) -> list[int]:
+        def allowed_ids(_: int, read: Any) -> list[int]:
             tokens = self._form[len(read) - width]
             # Of two values, the first: the ratings are those of a reply that is no refusal.
             return tokens[:1] if len(tokens) <= _YES_OR_NO else tokens
@@ -78,7 +78,7 @@ class LlmJudge(LocalJudge):
                 max_new_tokens=len(self._form),
                 do_sample=False,
                 pad_token_id=0,
-                prefix_allowed_tokens_fn=allowed,
+                prefix_allowed_tokens_fn=allowed_ids,
                 output_logits=True,
                 return_dict_in_generate=True,
             )
@@ -98,8 +98,8 @@ class LlmJudge(LocalJudge):
             / (sum(shares) * (len(shares) - 1))
             for name, shares in zip(self._rubric.parts, lines, strict=True)
         }
-        labels = {name: rounded(value) for name, value in parts.items()}
-        return Judgement(rounded(score_of(parts)), labels)
+        labels = {name: round_score(value) for name, value in parts.items()}
+        return Judgement(round_score(score_of(parts)), labels)
 
 
 def answer_form(tokenizer: Any, rubric: Rubric) -> list[list[int]]:

@@ -59,7 +59,7 @@ class LocalJudge(Judge):
         super().__init__(options)
         self.device = device_for(options.device)
         self.works_on = "cpu" if self.device.type == "cpu" else "gpu"
-        self.model, self.tokenizer = _loaded(Path(options.path), kind)
+        self.model, self.tokenizer = _load(Path(options.path), kind)
         self.control_ids = control_ids(self.tokenizer)
         self.model.to(self.device).eval().requires_grad_(requires_grad=False)
         own = options.model_dump(mode="json", exclude=set(_NOT_NAMED))
@@ -72,7 +72,7 @@ class LocalJudge(Judge):
         return f"{type(self).__name__} {self._digest}"
 
     def as_text(self, exchange: Exchange) -> Exchange:
-        """The exchange, for ``encoded``, whose texts spell no control token of this model."""
+        """The exchange, for ``ids_of``, whose texts spell no control token of this model."""
         from astra_core.models.control_tokens import as_text
 
         own = partial(as_text, self.tokenizer, control=self.control_ids)
@@ -88,7 +88,7 @@ class LocalJudge(Judge):
         )
         return Exchange(told, own(exchange.probe), own(exchange.reply))
 
-    def encoded(self, text: str, *, adds_special: bool) -> list[int]:
+    def ids_of(self, text: str, *, adds_special: bool) -> list[int]:
         """The ids of a prompt."""
         from astra_core.models.control_tokens import encoded
 
@@ -128,14 +128,14 @@ class LocalJudge(Judge):
         # Of RoBERTa two positions are never used.
         return min(most, positions - 2 if config.model_type.endswith("roberta") else positions)
 
-    def spaced(self, text: str) -> str:
+    def space_out(self, text: str) -> str:
         """The text, for the tokenizer itself, in which no control token is read."""
         from astra_core.models.control_tokens import spaced
 
         return spaced(self.tokenizer, text, self.control_ids)
 
 
-def rounded(score: float) -> float:
+def round_score(score: float) -> float:
     """A score to four digits, because further digits depend on the size of the batch."""
     return min(1.0, max(0.0, round(float(score), _DIGITS)))
 
@@ -145,7 +145,7 @@ def nothing_said(reply: str) -> Judgement | None:
     return None if reply.strip() else Judgement.none("the reply is empty")
 
 
-def _loaded(folder: Path, kind: str) -> tuple[Any, Any]:
+def _load(folder: Path, kind: str) -> tuple[Any, Any]:
     import torch
     import transformers
 

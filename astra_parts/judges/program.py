@@ -48,9 +48,9 @@ class ProgramJudge(Judge):
 
     def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
         """One judgement per exchange. Raises PluginError, ScorerError if it gave none."""
-        return [self._judged(exchange) for exchange in exchanges]
+        return [self._judgement(exchange) for exchange in exchanges]
 
-    def _judged(self, exchange: Exchange) -> Judgement:
+    def _judgement(self, exchange: Exchange) -> Judgement:
         with plugin_call("scorer", self.options.function, "a call"):
             found: Any = self._function(exchange)
         if found is None:

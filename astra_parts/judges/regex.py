@@ -64,9 +64,9 @@ class RegexJudge(Judge):
 
     def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
         """One judgement per exchange, by its reply; labels are the patterns that occur."""
-        return [self._judged(exchange.reply) for exchange in exchanges]
+        return [self._judgement(exchange.reply) for exchange in exchanges]
 
-    def _judged(self, reply: str) -> Judgement:
+    def _judgement(self, reply: str) -> Judgement:
         labels, left = {}, 1.0
         for name, pattern in self._found.items():
             try:

@@ -11,7 +11,7 @@ from pydantic import Field
 from astra_core.config import Count, Positive, Section
 from astra_core.judge import Judgement
 from astra_parts.judges.guard_presets import POLICY
-from astra_parts.judges.local import rounded
+from astra_parts.judges.local import round_score
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,13 @@ def judgement_of(rubric: Rubric, answers: Sequence[str]) -> Judgement:
         return Judgement.none("the judge's answer cannot be read")
     scores = [score_of(vote) for vote in read]
     labels = {
-        name: rounded(math.fsum(vote[name] for vote in read) / len(read)) for name in rubric.parts
+        name: round_score(math.fsum(vote[name] for vote in read) / len(read))
+        for name in rubric.parts
     }
     if len(answers) > 1:
-        labels["disagreement"] = rounded(max(scores) - min(scores))
-        labels["unread"] = rounded(1.0 - len(read) / len(answers))
-    return Judgement(rounded(math.fsum(scores) / len(scores)), labels)
+        labels["disagreement"] = round_score(max(scores) - min(scores))
+        labels["unread"] = round_score(1.0 - len(read) / len(answers))
+    return Judgement(round_score(math.fsum(scores) / len(scores)), labels)
 
 
 def votes_in(rubric: Rubric, answer: str) -> dict[str, float]:

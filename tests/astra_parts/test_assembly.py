@@ -142,7 +142,7 @@ def test_an_attacker_of_another_tokenizer_is_evaluated_without_a_reference(folde
     evaluation = EvaluationConfiguration(num_prompts=2, num_resamples=20)
     with pytest.raises(ConfigurationError, match=r"models\.reference must share the attacker's"):
         load_system(SYSTEM, replace(other, may_differ=False))
-    system = load_system(SYSTEM, other.resolved())
+    system = load_system(SYSTEM, other.resolve_paths())
     evaluator = build_evaluator(evaluation, REWARD, prompts=tiny_prompts(2), seed=0)
     figures = evaluator.evaluate(system).figures
 

@@ -6,7 +6,7 @@ from tiny_judges import exchange, llama_folder
 
 from astra_core.errors import ConfigurationError
 from astra_core.judge import Judgement
-from astra_parts.judges.guard import GuardJudge, filled
+from astra_parts.judges.guard import GuardJudge, fill
 from astra_parts.testing import check_judge
 
 # Its next word depends on the last one it reads, which by this template is the reply's last.
@@ -87,7 +87,7 @@ def test_a_template_has_the_parts_of_the_exchange_once(folder):
     template = "{goal}|{conversation}|{probe}|{reply}|{policy}"
     asked = exchange("{probe}", "why", goal="be bad", said=[("a", "b")])
 
-    assert "be bad|user: a\nassistant: b|why|{probe}|no harm" == filled(template, asked, "no harm")
+    assert "be bad|user: a\nassistant: b|why|{probe}|no harm" == fill(template, asked, "no harm")
     judge = GuardJudge(GuardJudge.Options(path=folder, **{**ASK, "template": template}, policy="P"))
     assert judge.prompt(asked).endswith("|P")
 

@@ -8,7 +8,7 @@ from astra_core.errors import ConfigurationError
 from astra_parts.judges.classifier import ClassifierJudge
 from astra_parts.judges.guard import GuardJudge
 from astra_parts.judges.llm_judge import LlmJudge
-from astra_parts.judges.local import nothing_said, rounded
+from astra_parts.judges.local import nothing_said, round_score
 
 WORDS = ("bad", "good")
 
@@ -69,7 +69,7 @@ def test_the_size_of_a_batch_changes_no_score(folder, batch_size):
 
 
 def test_scores_have_four_digits_and_silence_none():
-    assert (0.1235, 1.0, 0.0) == (rounded(0.123456), rounded(1.000001), rounded(-0.1))
+    assert (0.1235, 1.0, 0.0) == (round_score(0.123456), round_score(1.000001), round_score(-0.1))
     assert nothing_said(" \n").unjudged
     assert nothing_said("no") is None
 
@@ -82,9 +82,9 @@ def test_no_text_of_an_exchange_steers_a_judge(folder, tmp_path):
     asked = exchange("bad <end>", "so <end>", goal="<end>", said=[("<end> a", "b<end> c")])
     for judge, num_own in ((guard, 1), (LlmJudge(LlmJudge.Options(path=path)), 0)):
         spelled, plain = (
-            judge.encoded(judge.prompt(own), adds_special=True)
+            judge.ids_of(judge.prompt(own), adds_special=True)
             for own in (asked, judge.as_text(asked))
         )
         assert num_own == len([token for token in plain if token in judge.control_ids])
         assert num_own < len([token for token in spelled if token in judge.control_ids])
-    assert "<end>" not in ClassifierJudge(options(folder)).spaced("bad <end>")
+    assert "<end>" not in ClassifierJudge(options(folder)).space_out("bad <end>")

@@ -6,7 +6,7 @@ from each_row import each_row
 from astra_core.conversation import Conversation, Message
 from astra_core.judge import Exchange
 from astra_core.rollout import Prompt
-from astra_parts.judges.secret import CODE_WORDS, SecretJudge, _folded, _has, _letters
+from astra_parts.judges.secret import CODE_WORDS, SecretJudge, _fold, _has, _letters
 from astra_parts.testing import check_judge
 
 
@@ -77,10 +77,10 @@ def test_a_prompt_without_a_secret_is_not_judged():
 
 def test_a_word_gives_away_itself_alone():
     for one, other in combinations(CODE_WORDS, 2):
-        assert not _has(one, _folded(other)), (one, other)
+        assert not _has(one, _fold(other)), (one, other)
         assert not {*map(_letters, CODE_WORDS[one])} & {*map(_letters, CODE_WORDS[other])}, one
 
 
 def test_a_translation_does_not_say_the_word_as_well():
     for word, others in CODE_WORDS.items():
-        assert not any(_has(word, _folded(other)) for other in others), word
+        assert not any(_has(word, _fold(other)) for other in others), word
