@@ -83,8 +83,8 @@ def corrected_rate(
     se, sp = confusion.sensitivity().value, confusion.specificity().value
     value = shares.mean(axis=0) @ _any_bad(kinds, np.array([se]), np.array([sp]))[0]
     rng = generator(derive_key(seed, "judge errors"))
-    drawn_se = _drawn(rng, confusion.true_positives, confusion.num_bad, size=num_resamples)
-    drawn_sp = _drawn(rng, confusion.true_negatives, confusion.num_harmless, size=num_resamples)
+    drawn_se = _draw(rng, confusion.true_positives, confusion.num_bad, size=num_resamples)
+    drawn_sp = _draw(rng, confusion.true_negatives, confusion.num_harmless, size=num_resamples)
     means = resampled_means(shares, num_resamples=num_resamples, seed=seed)
     draws = (means * _any_bad(kinds, drawn_se, drawn_sp)).sum(axis=1).clip(0.0, 1.0)
     return Corrected(float(np.clip(value, 0.0, 1.0)), draws)
@@ -117,7 +117,7 @@ def _any_bad(
     return estimate
 
 
-def _drawn(rng: np.random.Generator, count: int, total: int, *, size: int) -> NDArray[np.float64]:
+def _draw(rng: np.random.Generator, count: int, total: int, *, size: int) -> NDArray[np.float64]:
     return rng.beta(count + 0.5, total - count + 0.5, size=size)
 
 

@@ -94,7 +94,7 @@ class _Search:
 
     def look_at(self, hits: Sequence[int]) -> None:
         """Finds the parts of these hits, as far as the budget lasts."""
-        known = {index: part for index in hits if (part := self.known(index))}
+        known = {index: part for index in hits if (part := self.known_part(index))}
         confirmed = self.asker.answers(
             [(index, self._rest(index, part)) for index, part in known.items()]
         )
@@ -105,7 +105,7 @@ class _Search:
                 self.confirmed[part] += 1
         self._reduce([index for index in hits if index not in self.found])
 
-    def known(self, index: int) -> Part | None:
+    def known_part(self, index: int) -> Part | None:
         """The most frequent part found so far that a hit says, if it hit for most that said it."""
         said = {piece.name for piece in self.pieces[index]}
         counts = Counter(self.found.values())
@@ -114,9 +114,9 @@ class _Search:
                 return part
         return None
 
-    def told(self, index: int) -> Part | None:
+    def inferred_part(self, index: int) -> Part | None:
         """The part of a hit without a question; where replies vary, one that two hits have."""
-        part = self.known(index)
+        part = self.known_part(index)
         num_hits = sum(part == other for other in self.found.values())
         return part if num_hits > 1 or self.asker.times == 1 else None
 
@@ -194,7 +194,9 @@ def parts_of(
     asked = search.found
     if not asked:
         return Parts(shared, search.asker.calls)
-    told = [asked.get(index) or search.told(index) or part for index, part in enumerate(shared)]
+    told = [
+        asked.get(index) or search.inferred_part(index) or part for index, part in enumerate(shared)
+    ]
     return Parts(smallest(told), search.asker.calls, len(asked))
 
 

@@ -21,7 +21,7 @@ class InventedWords:
 
     def metrics(self, graphs: Iterable[Graph]) -> dict[str, float]:
         """``nonword_rate`` (share of words) and ``nonword_probe_rate`` (of probes with one)."""
-        found = [self._invented(node) for graph in graphs for node in graph.nodes()]
+        found = [self._are_invented(node) for graph in graphs for node in graph.nodes()]
         num_words, num_probes = sum(map(len, found)), len(found)
         return {
             "nonword_rate": sum(map(sum, found)) / max(num_words, 1) if found else math.nan,
@@ -32,7 +32,7 @@ class InventedWords:
         """The share of a graph's probes with an invented word; NaN without a probe."""
         return self.metrics([graph])["nonword_probe_rate"]
 
-    def _invented(self, node: Node) -> list[bool]:
+    def _are_invented(self, node: Node) -> list[bool]:
         """For each whole word of a probe whether it is invented."""
         text = node.probe_text
         own = words(text)

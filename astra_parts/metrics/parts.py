@@ -102,14 +102,14 @@ def smallest(parts: Sequence[Part]) -> list[Part]:
     return [least[own] for own in parts]
 
 
-def _shared(said: Sequence[Part]) -> Part:
+def _shared_part(said: Sequence[Part]) -> Part:
     counts = Counter(name for own in said for name in own)
     return frozenset(name for name, count in counts.items() if count >= SHARED * len(said))
 
 
 def _template(said: Sequence[Part]) -> Part:
     """What the texts share; nothing if that is too little to be a template."""
-    part = _shared(said)
+    part = _shared_part(said)
     return part if len(part) * len(said) >= TEMPLATE * sum(map(len, said)) else frozenset()
 
 
@@ -132,7 +132,7 @@ def _groups(said: Sequence[Part]) -> list[list[int]]:
 
 def _is_better(said: Sequence[Part], halves: Sequence[Sequence[Part]]) -> bool:
     """Whether these halves are templates of their own, and not one with something in a slot."""
-    part, parts = _template(said), [_shared(half) for half in halves]
+    part, parts = _template(said), [_shared_part(half) for half in halves]
     if not part or not all(part <= own for own in parts):
         return True
     return all(len(own) > len(part) for own in parts)
@@ -146,7 +146,7 @@ def _near_copies(said: Sequence[Part]) -> list[list[int]]:
     from scipy.sparse.csgraph import connected_components
 
     sizes = np.array([len(own) for own in said])
-    if len(said) < 2 or len(_shared(said)) >= NEAR * sizes.mean():
+    if len(said) < 2 or len(_shared_part(said)) >= NEAR * sizes.mean():
         return [list(range(len(said)))]
     present = _presence(said, sorted(frozenset().union(*said)))
     both = present @ present.T

@@ -26,7 +26,7 @@ def expected_kinds(counts: Sequence[int], size: int) -> float:
 
     Raises DataError if ``size`` is not between 1 and the number of items.
     """
-    found = _checked(counts, size)
+    found = _check_counts(counts, size)
     total = int(found.sum())
     return float((1.0 - np.exp(_log_absent(total - found, total, size))).sum())
 
@@ -40,7 +40,7 @@ def expected_entropy(counts: Sequence[int], size: int) -> float:
     """
     from scipy.stats import hypergeom
 
-    found = _checked(counts, size)
+    found = _check_counts(counts, size)
     drawn = np.arange(1, size + 1)
     terms = -(drawn / size) * np.log(drawn / size)
     values, repeats = np.unique(found, return_counts=True)
@@ -73,7 +73,7 @@ def expected_distinct_share(items: Sequence[Iterable[Hashable]], size: int) -> f
     """
     texts = [list(each) for each in items]
     holders = Counter(item for each in texts for item in set(each))
-    _checked([1] * len(texts), size)
+    _check_counts([1] * len(texts), size)
     if not holders:
         return 0.0
     # Sorted: the order of a set of texts differs from process to process, and rounding with it.
@@ -93,7 +93,7 @@ def _log_absent(others: NDArray[np.int64], total: int, size: int) -> NDArray[np.
     return log_choose(others) - log_choose(total)
 
 
-def _checked(counts: Sequence[int], size: int) -> NDArray[np.int64]:
+def _check_counts(counts: Sequence[int], size: int) -> NDArray[np.int64]:
     found = np.asarray(counts, dtype=np.int64)
     if not 1 <= size <= int(found.sum()):
         msg = f"a rarefied sample must be of 1 to {int(found.sum())} items, got {size}; draw fewer"

@@ -61,7 +61,7 @@ def strategies_of(
     texts = [text for own in hits for text in own]
     common = common_names({graph.prompt.text for graph in graphs})
     found = parts_of(texts, ask=ask, budget=budget, seed=seed, common=common)
-    labels = iter(_numbered(found.of))
+    labels = iter(_labels_of(found.of))
     by_graph = tuple(tuple(next(labels) for _ in own) for own in hits)
     return Strategies(by_graph, found.calls, found.num_asked)
 
@@ -152,7 +152,7 @@ def unique_per_thousand(
     return 1000.0 * len(unique) / num_replies if num_replies else math.nan
 
 
-def _numbered(parts: Sequence[Part]) -> list[int]:
+def _labels_of(parts: Sequence[Part]) -> list[int]:
     counts = Counter(parts)
     order = sorted(counts, key=lambda part: (-counts[part], sorted(part)))
     number = {part: place for place, part in enumerate(order)}
@@ -161,7 +161,7 @@ def _numbered(parts: Sequence[Part]) -> list[int]:
 
 def features_of(text: str, vocabulary: Collection[str]) -> Features:
     """Words and word pairs of a text, with numbers and invented words masked."""
-    masked = [_masked(word, vocabulary) for word in words(text)]
+    masked = [_mask(word, vocabulary) for word in words(text)]
     return frozenset([*ngrams(masked, 1), *ngrams(masked, 2)])
 
 
@@ -212,7 +212,7 @@ def _unit_vectors(texts: Sequence[str]) -> NDArray[np.float64]:
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
-def _masked(word: str, vocabulary: Collection[str]) -> str:
+def _mask(word: str, vocabulary: Collection[str]) -> str:
     if word.isdigit():
         return _NUMBER
     return _INVENTED if vocabulary and word not in vocabulary else word

@@ -202,13 +202,13 @@ def search(texts, *answers, budget=400, times=1):
 def test_a_part_is_known_while_half_of_those_asked_again_hit():
     own, _ = search(["now dogs", "now cats", "now birds"], [True, False], [False])
     own.found[2] = NOW
-    assert NOW == own.known(0)
+    assert NOW == own.known_part(0)
     own.look_at([0, 1])
 
     assert (2, 1) == (own.asked_again[NOW], own.confirmed[NOW])
-    assert NOW == own.known(1)
+    assert NOW == own.known_part(1)
     own.asked_again[NOW] += 1
-    assert own.known(1) is None
+    assert own.known_part(1) is None
 
 
 @each_row("num_hits, times, expected", [(1, 1, NOW), (1, 2, None), (1, 3, None), (2, 3, NOW)])
@@ -216,7 +216,7 @@ def test_where_replies_vary_a_part_is_told_once_two_hits_have_it(num_hits, times
     own, _ = search(["now dogs", "now cats", "now birds"], times=times)
     own.found.update(dict.fromkeys(range(num_hits), NOW))
 
-    assert expected == own.told(2)
+    assert expected == own.inferred_part(2)
 
 
 def test_hits_are_begun_again_once_each_question_is_asked_twice():

@@ -15,7 +15,7 @@ from astra_core.rollout import Prompt
 from astra_core.seeding import derive_key, generator
 from astra_parts.metrics.parts import shared_parts
 from astra_parts.metrics.strategies import (
-    _numbered,
+    _labels_of,
     features_of,
     hit_metrics,
     strategies_of,
@@ -59,7 +59,7 @@ def noisy(count, seed=0):
 
 def strategy_labels(texts):
     """By shared words alone, as nobody is asked what succeeds without which."""
-    return _numbered(shared_parts(texts))
+    return _labels_of(shared_parts(texts))
 
 
 def figures(texts, *, rarefied_to=50):
