@@ -33,7 +33,7 @@ def convert_gguf(file: Path, folder: Path) -> int:
         raise ConfigurationError(msg)
     require_package("gguf", subject=f"a GGUF such as {file.name}", extra="gguf")
     try:
-        model, tokenizer = _loaded(file)
+        model, tokenizer = _load(file)
     except Exception as error:  # a file from elsewhere may raise anything
         reason = shortened(f"{type(error).__name__}: {error}", limit=140)
         msg = f"{file} must be a GGUF that transformers reads, got {reason}; take another file"
@@ -49,7 +49,7 @@ def _beginning(file: Path) -> bytes:
         return opened.read(len(_MAGIC))
 
 
-def _loaded(file: Path) -> tuple[Any, Any]:
+def _load(file: Path) -> tuple[Any, Any]:
     """The model and its tokenizer, which can be saved."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

@@ -51,7 +51,7 @@ class Embedder:
         if self._options.folder is None:
             self._model, self._tokenizer = reference.model, reference.tokenizer
         elif self._model is None:
-            self._model, self._tokenizer = _loaded(self._options.folder, reference.device)
+            self._model, self._tokenizer = _load(self._options.folder, reference.device)
         self._control_ids = control_ids(self._tokenizer)
         self._last = ((), torch.zeros(0, 0))
         texts = [prompt.text for prompt in prompts[:_MAX_CENTRE]]
@@ -106,7 +106,7 @@ class Embedder:
         return summed / weights.sum(dim=1).clamp(min=1.0)
 
 
-def _loaded(folder: str, device: torch.device) -> tuple[Any, Any]:
+def _load(folder: str, device: torch.device) -> tuple[Any, Any]:
     """Model and tokenizer of a folder; never asks the network."""
     from transformers import AutoModel, AutoTokenizer
 

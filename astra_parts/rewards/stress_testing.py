@@ -60,10 +60,10 @@ class StressTestingReward(Reward):
         # By identity: paths repeat from graph to graph.
         rewards = dict(zip(map(id, nodes), worth.tolist(), strict=True))
 
-        def rewarded(node: Node) -> Node:
+        def reward_node(node: Node) -> Node:
             return replace(node, reward=rewards.get(id(node), 0.0))
 
-        return [graph.map_turns(rewarded) for graph in graphs]
+        return [graph.map_turns(reward_node) for graph in graphs]
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """The mean of each part of the reward; there is no memory."""

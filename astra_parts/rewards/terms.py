@@ -80,7 +80,7 @@ class RunningScale:
     def __init__(self) -> None:
         self.moments = torch.zeros(3, dtype=torch.float64)
 
-    def scaled(self, value: float) -> float:
+    def standardise(self, value: float) -> float:
         """Standard deviations above the mean; the value itself while fewer than two are known."""
         count, mean, squares = self.moments.tolist()
         if count < 2.0:
@@ -196,20 +196,20 @@ class TermsReward(Reward):
         """Rewards every node that did not fail; a failed one keeps 0 and is never trained on."""
         turns = turns_of(graphs)
         values = self._values(turns)
-        counted = self._counted(values)
+        counted = self._contributions(values)
         rewards = [math.fsum(own) for own in zip(*counted.values(), strict=True)]
         novelties = self._novelties(values, turns)
         # By identity: paths repeat from graph to graph.
         found = dict(zip(map(id, (turn.node for turn in turns)), rewards, strict=True))
         known = dict(zip(found, novelties, strict=True))
 
-        def rewarded(node: Node) -> Node:
+        def reward_node(node: Node) -> Node:
             novelty = known.get(id(node), node.novelty)
             return replace(
                 node, probe=replace(node.probe, novelty=novelty), reward=found.get(id(node), 0.0)
             )
 
-        return [graph.map_turns(rewarded) for graph in graphs]
+        return [graph.map_turns(reward_node) for graph in graphs]
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """The mean of each term, weighted and as a quantity, after every memory is updated.
@@ -219,7 +219,7 @@ class TermsReward(Reward):
         """
         turns = turns_of(graphs)
         values = self._values(turns)
-        figures = {label: _mean(own) for label, own in self._counted(values).items() if own}
+        figures = {label: _mean(own) for label, own in self._contributions(values).items() if own}
         figures |= {f"{label}_value": _mean(own) for label, own in values.items() if own}
         if self._multiplier is not None and turns:
             mean = _mean(values[self._held])
@@ -256,15 +256,15 @@ class TermsReward(Reward):
 
     def _values(self, turns: Sequence[Turn]) -> dict[str, list[float]]:
         """The quantity of each term, by label, one number per turn."""
-        return {part.label: _checked(part.term, turns) for part in self._parts}
+        return {part.label: _values_of(part.term, turns) for part in self._parts}
 
-    def _counted(self, values: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    def _contributions(self, values: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
         """The contribution of each term to the reward of each turn, by label."""
         held = 0.0 if self._multiplier is None else self._multiplier.weight
         return {
             part.label: [
                 (held if part.label == self._held else part.weight)
-                * (part.scale.scaled(value) if part.is_normalised else value)
+                * (part.scale.standardise(value) if part.is_normalised else value)
                 / (1.0 + held)
                 for value in values[part.label]
             ]
@@ -285,7 +285,7 @@ def _part(label: str, own: TermChoice) -> _Part:
     return _Part(label, term, weight, RunningScale(), own.normalise)
 
 
-def _checked(term: Term, turns: Sequence[Turn]) -> list[float]:
+def _values_of(term: Term, turns: Sequence[Turn]) -> list[float]:
     """A term's values of the turns: a finite number for each."""
     with plugin_call("term", term, "values"):
         given: Any = term.values(turns)

@@ -56,14 +56,14 @@ class Gibberish(KnownWordsTerm):
         return [
             min(
                 1.0,
-                options.invented * self._invented(turn.text)
+                options.invented * self._invented_share(turn.text)
                 + options.repeated * repeated_share(turn.node.probe_ids)
                 + options.broken * broken_share(turn.text),
             )
             for turn in turns
         ]
 
-    def _invented(self, text: str) -> float:
+    def _invented_share(self, text: str) -> float:
         words = words_of(text)
         return sum(word not in self._known for word in words) / max(len(words), 1)
 
