@@ -86,7 +86,9 @@ def add_downloaded(model: Any, folder: Path) -> None:
     config = read_json(files[0].parent / "adapter_config.json")
     _check(config)
     tensors = load_file(files[0])
-    changes = [_change(model, name, tensors=tensors, config=config) for name in _adapted(tensors)]
+    changes = [
+        _change(model, name, tensors=tensors, config=config) for name in _adapted_layers(tensors)
+    ]
     with torch.no_grad():
         for weight, change in changes:
             weight.add_(change.to(weight))
@@ -101,7 +103,7 @@ def _check(config: Mapping[str, Any]) -> None:
             _refuse("have options that are known here", f"{name}: {value}")
 
 
-def _adapted(tensors: Mapping[str, torch.Tensor]) -> list[str]:
+def _adapted_layers(tensors: Mapping[str, torch.Tensor]) -> list[str]:
     """The names of the adapted layers, in order."""
     names = [name.removesuffix(_DOWN) for name in tensors if name.endswith(_DOWN)]
     pairs = {name + end for name in names for end in (_DOWN, _UP)}

@@ -73,20 +73,20 @@ class FineTuning:
     def upload(self, content: bytes, name: str) -> dict[str, Any]:
         """The id of a new file with these lines."""
         files = {"file": (f"{name}.jsonl", content, "application/jsonl")}
-        return self._told("POST", "files", data={"purpose": "fine-tune"}, files=files)
+        return self._ask("POST", "files", data={"purpose": "fine-tune"}, files=files)
 
     def find_file(self, name: str) -> dict[str, Any] | None:
         """The file that was uploaded under this name, if there is one."""
-        listed = self._listed("files", {"purpose": "fine-tune"})
+        listed = self._entries("files", {"purpose": "fine-tune"})
         return next((own for own in listed if own.get("filename") == f"{name}.jsonl"), None)
 
     def create(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The id of a new job."""
-        return self._told("POST", "fine_tuning/jobs", json=dict(body))
+        return self._ask("POST", "fine_tuning/jobs", json=dict(body))
 
     def find_job(self, key: str) -> dict[str, Any] | None:
         """The job that has this key in its metadata, or else in its suffix."""
-        for own in self._listed("fine_tuning/jobs", {}):
+        for own in self._entries("fine_tuning/jobs", {}):
             suffix = own.get("user_provided_suffix") or own.get("suffix")
             if (own.get("metadata") or {}).get(KEY) == key or suffix == key:
                 return own
@@ -94,7 +94,7 @@ class FineTuning:
 
     def look(self, job_id: str) -> Seen:
         """The status of a job; a failure may count as refused or as timed out, by its error."""
-        job = self._told("GET", f"fine_tuning/jobs/{job_id}", tries=_TRIES)
+        job = self._ask("GET", f"fine_tuning/jobs/{job_id}", tries=_TRIES)
         error = job.get("error") or {}
         words = f"{error.get('code') or ''} {error.get('message') or ''}".strip()
         status = str(job.get("status"))
@@ -114,7 +114,7 @@ class FineTuning:
         Raises TrainingError if they are longer, or the service breaks off.
         """
         try:
-            fetched = self._fetched("GET", _WEIGHTS, size=most, most=most, params={"model": model})
+            fetched = self._fetch("GET", _WEIGHTS, size=most, most=most, params={"model": model})
         except (TimeoutError, httpx.HTTPError) as error:
             msg = f"trainer 'text': the weights of {model} must be given out, got {_words(error)}"
             raise TrainingError(msg) from error
@@ -130,30 +130,30 @@ class FineTuning:
 
     def gives_weights(self, model: str) -> bool:
         """Whether ``weights`` would give them; reads no weights."""
-        fetched = self._fetched("GET", _WEIGHTS, most=0, params={"model": model})
+        fetched = self._fetch("GET", _WEIGHTS, most=0, params={"model": model})
         return fetched.status == httpx.codes.OK
 
-    def _listed(self, path: str, params: Mapping[str, str]) -> list[dict[str, Any]]:
+    def _entries(self, path: str, params: Mapping[str, str]) -> list[dict[str, Any]]:
         """All entries of a list, page by page."""
         found: list[dict[str, Any]] = []
         for _ in range(_MOST_PAGES):
             after = {"after": str(found[-1]["id"])} if found else {}
             own = {**params, "limit": str(_PAGE), **after}
-            page = self._told("GET", path, tries=_TRIES, params=own)
+            page = self._ask("GET", path, tries=_TRIES, params=own)
             data = page.get("data") or []
             found += data
             if not data or not page.get("has_more"):
                 break
         return found
 
-    def _told(self, method: str, path: str, *, tries: int = 1, **parts: Any) -> dict[str, Any]:
+    def _ask(self, method: str, path: str, *, tries: int = 1, **parts: Any) -> dict[str, Any]:
         """The answer as a record."""
         size = sum(len(content) for _, content, _ in parts.get("files", {}).values())
         for number in range(tries):
             if number:
                 time.sleep(self._pause_s * 2 ** (number - 1))
             try:
-                fetched = self._fetched(method, path, size=size, **parts)
+                fetched = self._fetch(method, path, size=size, **parts)
             except (TimeoutError, httpx.HTTPError) as error:
                 words = _words(error)
                 continue
@@ -162,13 +162,13 @@ class FineTuning:
                 continue
             if fetched.status == httpx.codes.OK:
                 return _record(fetched.content)
-            words = _refused(fetched.status, fetched.content)
+            words = _error_message(fetched.status, fetched.content)
             if fetched.status not in _PASSES and fetched.status < 500:
                 break
         msg = f"trainer 'text': {method} {path} must be answered, got: {words}; try again later"
         raise TrainingError(msg)
 
-    def _fetched(
+    def _fetch(
         self, method: str, path: str, *, size: int = 0, most: int = MOST_JSON, **parts: Any
     ) -> Fetched:
         """An answer, within the time for so many bytes."""
@@ -193,7 +193,7 @@ def _record(content: bytes) -> dict[str, Any]:
     return record
 
 
-def _refused(status: int, content: bytes) -> str:
+def _error_message(status: int, content: bytes) -> str:
     """The service's error message, masked."""
     try:
         error = json.loads(content).get("error") or {}

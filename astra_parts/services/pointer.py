@@ -50,12 +50,12 @@ class ServicePointer(Section):
         draws = [Draw(tuple(context), 0, max_tokens, ()) for context in contexts]
         found = service.draw(draws, self.path)
         if any(isinstance(each, Exception) for each in found):
-            found = service.draw(draws, self.revived(service))
+            found = service.draw(draws, self.revive(service))
         for each in found:
             if isinstance(each, Exception):
                 raise each
 
-    def revived(self, service: TrainingService) -> str:
+    def revive(self, service: TrainingService) -> str:
         """The path of the weights, published again from the state that was saved with them."""
         service.go_on_from(self.state)
         return service.publish(self.path.rpartition("/")[2])
@@ -99,7 +99,7 @@ def speak_from(
         KeptDraws(kept),
         retries=_RETRIES,
         max_tokens=max_tokens,
-        revive=lambda _: pointer.revived(service),
+        revive=lambda _: pointer.revive(service),
     )
     speaker.path, speaker.leaves = pointer.path, partial(leave_pointer, pointer)
     model.elsewhere = speaker

@@ -84,7 +84,7 @@ class TokensUsed:
         return found | ({"remote_cost": self.cost(prices)} if prices else {})
 
 
-def counted(state: TrainerState, spoken: tuple[int, int]) -> TokensUsed:
+def count_tokens(state: TrainerState, spoken: tuple[int, int]) -> TokensUsed:
     """What was used until the present stage, as first counted: a restart finds that count."""
     results = [each.result or {} for each in state.effects.values()]
     trained = sum(result.get("tokens", 0) for result in results)

@@ -27,7 +27,7 @@ from astra_parts.services.remote_options import (
     adam_of,
     check_refills,
     check_settings,
-    counted,
+    count_tokens,
 )
 from astra_parts.services.service_losses import service_loss
 from astra_parts.services.service_trainer import ServiceTrainer
@@ -173,7 +173,7 @@ class RemoteTrainer(ServiceTrainer):
         self.updates.move_schedule()
         self.progress.training_step = iteration + 1
         self._evaluate_if_due()
-        used, prices = counted(self.asked, self._draws.tokens()), self.options.prices
+        used, prices = count_tokens(self.asked, self._draws.tokens()), self.options.prices
         if self._reports:
             last = self._reports[-1]
             moved = self.progress.moves[-1].figures()

@@ -12,7 +12,7 @@ from astra_parts.services.remote_options import (
     adam_of,
     check_refills,
     check_settings,
-    counted,
+    count_tokens,
 )
 from astra_parts.services.trainer_state import TrainerState
 
@@ -50,9 +50,9 @@ def test_tokens_of_a_stage_are_counted_once(tmp_path):
     state.once("a", {}, do=lambda _: {"tokens": 5})
     state.once("b", {}, do=lambda _: {"tokens": 2})
 
-    assert TokensUsed(3, 4, 7) == counted(state, (3, 4))
+    assert TokensUsed(3, 4, 7) == count_tokens(state, (3, 4))
     # What a restart has read again meanwhile is in the count of the next stage.
-    assert TokensUsed(3, 4, 7) == counted(state, (30, 40))
+    assert TokensUsed(3, 4, 7) == count_tokens(state, (30, 40))
 
 
 FREE = {"max_grad_norm": None, "kl": {"max_per_experience_nats": None}}
