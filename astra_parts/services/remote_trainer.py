@@ -94,12 +94,12 @@ class RemoteTrainer(ServiceTrainer):
     def resume(self) -> bool:
         """Resumes like any trainer, and samples with the weights published last."""
         found = super().resume()
-        self.speaker.path = self._published(self.progress.training_step)
+        self.speaker.path = self._weights_after(self.progress.training_step)
         return found
 
     def end(self) -> str:
         """Also ends a run that has used up its limit of tokens or of money."""
-        limit, most, used = self.options.max_tokens, self.options.max_cost, self._used()
+        limit, most, used = self.options.max_tokens, self.options.max_cost, self._usage()
         if (reason := super().end()) or used is None:
             return reason
         if limit is not None and used.trained >= limit:
@@ -108,7 +108,7 @@ class RemoteTrainer(ServiceTrainer):
         is_spent = most is not None and cost >= most
         return f"{cost:.4g} of {most:.4g} is spent at the service" if is_spent else ""
 
-    def _used(self) -> TokensUsed | None:
+    def _usage(self) -> TokensUsed | None:
         """Tokens of all iterations up to the present one; None before the first has ended."""
         step = self.progress.training_step
         result = self.asked.result("evaluate", step - 1, "tokens") if step else None
@@ -133,8 +133,8 @@ class RemoteTrainer(ServiceTrainer):
         del iteration  # the state knows it
         windows = [list(window) for window in self.windows(self._experience)]
         request = {"experience": self._experience.digest(), "lr": self._lr, "loss": self._loss.name}
-        result = self.asked.once("", request, do=lambda intent: self._trained(intent, windows))
-        yield from self._learned(result)
+        result = self.asked.once("", request, do=lambda intent: self._train_on(intent, windows))
+        yield from self._report_updates(result)
 
     def _stream(self, iteration: int) -> Iterator[StepReport]:
         """One update, of parts that the service learns from while the next is sampled."""
@@ -148,15 +148,15 @@ class RemoteTrainer(ServiceTrainer):
         )
         request = {"parts": num_parts, "lr": self._lr, "loss": self._loss.name}
         with self._leniently():
-            result = self.asked.once("", request, do=lambda intent: self._streamed(intent, stream))
+            result = self.asked.once("", request, do=lambda intent: self._consume(intent, stream))
             self._experience = stream.whole()
         self._note(self._experience)
-        yield from self._learned(result)
+        yield from self._report_updates(result)
 
     def _known_graphs(self, iteration: int) -> Sequence[Any] | None:
         return self._first_graphs if iteration == 0 else None
 
-    def _learned(self, result: Result) -> Iterator[StepReport]:
+    def _report_updates(self, result: Result) -> Iterator[StepReport]:
         """Reports of the updates, and of later samples the new weights."""
         self.speaker.path, experience = result["sampler"], self._experience
         self._reports = [
@@ -189,14 +189,14 @@ class RemoteTrainer(ServiceTrainer):
         finally:
             self.speaker.min_group = None
 
-    def _trained(self, intent: Intent, windows: Sequence[Sequence[Any]]) -> Result:
+    def _train_on(self, intent: Intent, windows: Sequence[Sequence[Any]]) -> Result:
         """The updates of an iteration, and where the service keeps what came of them."""
         mode = self._aggregation
         sent = [(window, window_records(window, aggregation=mode)) for window in windows]
         # A window without any advantage would move nothing: it is no update.
         sent = [(window, records) for window, records in sent if any(records)]
         if not sent:
-            return self._unmoved(intent)
+            return self._no_update(intent)
         self._begin(intent.iteration)
         updates = [
             {**self._update(records), "num_tokens": sum(batch.num_tokens for batch in window)}
@@ -205,7 +205,7 @@ class RemoteTrainer(ServiceTrainer):
         records = [record for _, batches in sent for batch in batches for record in batch]
         return self._kept_there(intent, updates, records)
 
-    def _streamed(self, intent: Intent, stream: StreamedExperience) -> Result:
+    def _consume(self, intent: Intent, stream: StreamedExperience) -> Result:
         """The same of one update, whose parts are sampled as it goes."""
         sent: list[Record] = []
 
@@ -218,12 +218,12 @@ class RemoteTrainer(ServiceTrainer):
 
         update = self._update(passes())
         if not sent:
-            return self._unmoved(intent)
+            return self._no_update(intent)
         return self._kept_there(intent, [{**update, "num_tokens": stream.num_tokens}], sent)
 
-    def _unmoved(self, intent: Intent) -> Result:
+    def _no_update(self, intent: Intent) -> Result:
         """What comes of an iteration that had nothing to teach."""
-        before, state = self._published(intent.iteration), self._saved(intent.iteration)
+        before, state = self._weights_after(intent.iteration), self._state_before(intent.iteration)
         return {"updates": [], "sampler": before, "state": state}
 
     def _kept_there(
@@ -239,7 +239,7 @@ class RemoteTrainer(ServiceTrainer):
         """Restores the model at the service to its state before this iteration."""
         if self._is_begun:
             return
-        path = self._saved(iteration)
+        path = self._state_before(iteration)
         if path is None:
             self.service.begin()
         else:
@@ -252,7 +252,7 @@ class RemoteTrainer(ServiceTrainer):
         result = next(each for each in results if each.get("sampler") == path)
         self.service.go_on_from(result["state"])
         # The next iteration begins only with the newest state.
-        self._is_begun = path == self._published(self.progress.training_step)
+        self._is_begun = path == self._weights_after(self.progress.training_step)
         return self.service.publish(path.rpartition("/")[2])
 
     @property
@@ -270,12 +270,12 @@ class RemoteTrainer(ServiceTrainer):
     def _lr(self) -> float:
         return self.updates.learners[0].lr
 
-    def _published(self, training_step: int) -> str | None:
+    def _weights_after(self, training_step: int) -> str | None:
         """The weights after so many training steps; None for the base model."""
         result = self.asked.result("train", training_step - 1) if training_step else None
         return result["sampler"] if result else None
 
-    def _saved(self, iteration: int) -> str | None:
+    def _state_before(self, iteration: int) -> str | None:
         """Weights and optimiser before an iteration; None for new adapters."""
         result = self.asked.result("train", iteration - 1) if iteration else None
         return result["state"] if result else None
@@ -283,7 +283,7 @@ class RemoteTrainer(ServiceTrainer):
     def restore_best(self) -> None:
         """Samples with the weights that are kept, and brings them here if that is wanted."""
         system = self.sampler.system
-        self.speaker.path = self._published(self._kept_step)
+        self.speaker.path = self._weights_after(self._kept_step)
         if self.speaker.place is None:
             return
         if self.options.export:
@@ -298,6 +298,6 @@ class RemoteTrainer(ServiceTrainer):
             trainer=self.config.trainer.name,
             options=self.options.model_dump(mode="json"),
             path=str(self.speaker.place),
-            state=str(self._saved(self._kept_step)),
+            state=str(self._state_before(self._kept_step)),
             base=parameters_digest(attacker),
         )

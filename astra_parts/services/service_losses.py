@@ -62,7 +62,7 @@ def _grpo(options: Any) -> ServiceLoss:
     if options.ratio != "token":
         _refuse("ratio must be 'token'", options.ratio)
     if options.surrogate == "cispo":
-        return _capped(options.max_ratio)
+        return _cispo_loss(options.max_ratio)
     if options.surrogate != "clip":
         _refuse("surrogate must be 'clip' or 'cispo'", options.surrogate)
     if options.dual_clip is not None:
@@ -76,10 +76,10 @@ def _reinforce(options: Any) -> ServiceLoss:
         return _COPY
     if options.importance == "full":
         return ServiceLoss("importance_sampling", {})
-    return _capped(options.max_ratio)
+    return _cispo_loss(options.max_ratio)
 
 
-def _capped(max_ratio: float) -> ServiceLoss:
+def _cispo_loss(max_ratio: float) -> ServiceLoss:
     bounds = {"clip_low_threshold": 0.0, "clip_high_threshold": max_ratio}
     return ServiceLoss("cispo", bounds)
 

@@ -115,9 +115,9 @@ class Speaker:
             for context, own in zip(contexts, keys, strict=True)
             for key in own
         ]
-        stream = iter(self._drawn(draws))
+        stream = iter(self._draw(draws))
         found = [self._viable([next(stream) for _ in own]) for own in keys]
-        return [Continuations(tuple(_said(model, one) for one in own), ()) for own in found]
+        return [Continuations(tuple(_utterance(model, one) for one in own), ()) for own in found]
 
     def score(
         self, contexts: Sequence[Sequence[int]], continuations: Sequence[Sequence[int]]
@@ -128,14 +128,14 @@ class Speaker:
         known = {key: self._kept.get(key) for key in keys}
         missing = [at for at, key in enumerate(keys) if known[key] is None]
         asked = [whole[at] for at in missing]
-        for at, row in zip(missing, self._scored(asked), strict=True):
+        for at, row in zip(missing, self._ask_for_scores(asked), strict=True):
             self._kept.add(keys[at], [row], read=len(whole[at]))
             known[keys[at]] = [list(row)]
         rows = [(known[key] or [[]])[0] for key in keys]
         lengths = map(len, continuations)
         return [tuple(row[len(row) - n :]) for row, n in zip(rows, lengths, strict=True)]
 
-    def _drawn(self, draws: Sequence[Draw]) -> list[Drawn | Exception]:
+    def _draw(self, draws: Sequence[Draw]) -> list[Drawn | Exception]:
         keys = [record_digest([self.path, asdict(draw)]) for draw in draws]
         found: dict[int, Drawn | Exception] = {}
         for at, key in enumerate(keys):
@@ -145,7 +145,7 @@ class Speaker:
             missing = [at for at in range(len(draws)) if not isinstance(found.get(at), Drawn)]
             if not missing:
                 break
-            asked = self._asked([draws[at] for at in missing])
+            asked = self._ask_for_draws([draws[at] for at in missing])
             for at, drawn in zip(missing, asked, strict=True):
                 found[at] = drawn
                 if isinstance(drawn, Drawn):
@@ -153,7 +153,7 @@ class Speaker:
                     self._kept.add(keys[at], value, read=read, sampled=len(drawn.token_ids))
         return [found[at] for at in range(len(draws))]
 
-    def _asked(self, draws: Sequence[Draw]) -> list[Drawn | Exception]:
+    def _ask_for_draws(self, draws: Sequence[Draw]) -> list[Drawn | Exception]:
         """The result of each draw; if all fail, of another try after the weights are revived."""
         self._afford(sum(len(draw.context) + draw.max_tokens for draw in draws))
         found = self._service.draw(draws, self.place)
@@ -172,7 +172,7 @@ class Speaker:
             )
             raise BudgetError(msg)
 
-    def _scored(self, sequences: Sequence[Sequence[int]]) -> Sequence[tuple[float, ...]]:
+    def _ask_for_scores(self, sequences: Sequence[Sequence[int]]) -> Sequence[tuple[float, ...]]:
         self._afford(sum(map(len, sequences)))
         try:
             return self._service.score(sequences, self.place)
@@ -230,7 +230,7 @@ def check_here(system: System, *, subject: str) -> None:
         raise ConfigurationError(msg)
 
 
-def _said(model: LanguageModel, drawn: Drawn) -> Utterance:
+def _utterance(model: LanguageModel, drawn: Drawn) -> Utterance:
     ids = drawn.token_ids
     has_ended = bool(ids) and ids[-1] in model.end_ids
     return Utterance(model.decode(ids), ids, drawn.logprobs, has_ended)

@@ -59,7 +59,7 @@ class StreamedExperience:
         self._harness, self._config = harness, config
         self._iteration, self._num_parts = iteration, num_parts
         self._graphs: list[Graph] = []
-        self._parts = self._divided(graphs)
+        self._parts = self._divide(graphs)
         self._whole: Experience | None = None
 
     def passes(self, aggregation: Aggregation) -> Iterator[list[Record]]:
@@ -80,7 +80,7 @@ class StreamedExperience:
             self._whole = self._harness.experience(self._iteration, graphs=self._graphs)
         return self._whole
 
-    def _divided(self, graphs: Sequence[Graph] | None) -> Iterator[list[Graph]]:
+    def _divide(self, graphs: Sequence[Graph] | None) -> Iterator[list[Graph]]:
         sampler, iteration = self._harness.sampler, self._iteration
         if graphs is None:
             prompts = sampler.runs(iteration, self._config.num_episodes_per_experience)

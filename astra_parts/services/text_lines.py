@@ -76,7 +76,9 @@ def lines_of(
         msg = f"trainer 'text' must have steps for method '{method}', got others"
         raise TrainingError(msg)
     weights = [step.weight if is_dpo else step.advantage for step in steps]
-    lines = [_preference(model, step) if is_dpo else _supervised(model, step) for step in steps]
+    lines = [
+        _preference(model, step) if is_dpo else _supervised_line(model, step) for step in steps
+    ]
     counts = _counts(weights, seed=seed, iteration=iteration)
     copies = ([line] * count for line, count in zip(lines, counts, strict=True) if line)
     return TrainingFile(method, tuple(chain.from_iterable(copies)))
@@ -88,7 +90,7 @@ def _counts(weights: Sequence[float], *, seed: int, iteration: int) -> list[int]
     return [int(w) + int(u < w - int(w)) for w, u in zip(weights, draws, strict=True)]
 
 
-def _supervised(model: LanguageModel, step: PolicyStep) -> dict[str, Any] | None:
+def _supervised_line(model: LanguageModel, step: PolicyStep) -> dict[str, Any] | None:
     """The line of a step; None where nothing was said."""
     node = step.node
     if not node.probe_text.strip():

@@ -64,7 +64,7 @@ class TextSpeaker:
         Raises RolloutError if the server did not answer.
         """
         chats = [_conversation(model, context) for context in contexts]
-        outcomes = self._connected().respond(chats, keys, generation)
+        outcomes = self._connect().respond(chats, keys, generation)
         found: list[Continuations] = []
         for context, outcome in zip(contexts, outcomes, strict=True):
             if isinstance(outcome, Failure):
@@ -82,7 +82,7 @@ class TextSpeaker:
         """Log-probabilities under the reference, nats."""
         return self._reference.continuation_logprobs(contexts, continuations)
 
-    def _connected(self) -> Endpoint:
+    def _connect(self) -> Endpoint:
         if self._endpoint is None:
             options = self._options.model_copy(update={"model": self.model})
             self._endpoint = Endpoint(

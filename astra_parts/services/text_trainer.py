@@ -165,17 +165,17 @@ class TextTrainer(ServiceTrainer):
     def _job_done(self, lines: TrainingFile, *, base: str, iteration: int) -> str:
         """The model of the iteration's job."""
         attempt = self._attempt(iteration)
-        file = self._asked(
+        file = self._ask(
             f"file-{attempt}",
             record_digest(lines.records),
             do=lambda intent: self.service.upload(lines.content(), intent.key),
             look_up=lambda intent: self.service.find_file(intent.key),
         )
         body = self._body(lines, base, file["id"])
-        job = self._asked(
+        job = self._ask(
             f"job-{attempt}",
             body,
-            do=lambda intent: self.service.create(_named(body, intent.key)),
+            do=lambda intent: self.service.create(_body_with_key(body, intent.key)),
             look_up=lambda intent: self.service.find_job(intent.key),
         )
         limit_s, every_s = self.options.job_limit_s, self.options.poll_s
@@ -183,20 +183,20 @@ class TextTrainer(ServiceTrainer):
         if end.outcome == "succeeded":
             return str(end.record["model"])
         if end.outcome != "timed_out":
-            self._ended(attempt, end.status, end.detail)
+            self._note_end(attempt, end.status, end.detail)
         subject = f"job {job['id']}"
-        raise _failed(subject, end.status, end.detail)
+        raise _failure(subject, end.status, end.detail)
 
     def _attempt(self, iteration: int) -> int:
         """The number of jobs of the iteration that ended without a model."""
         attempt = 0
         while (end := self.asked.result(STAGE, iteration, f"end-{attempt}")) is not None:
             if end["outcome"] == "refused":
-                raise _failed(_FILE, "refused", end["detail"])
+                raise _failure(_FILE, "refused", end["detail"])
             attempt += 1
         return attempt
 
-    def _asked(
+    def _ask(
         self,
         part: str,
         request: Any,
@@ -215,10 +215,10 @@ class TextTrainer(ServiceTrainer):
                 part, request, do=lambda intent: _id_of(do(intent)), look_up=find
             )
         except ServiceRefusal as error:
-            self._ended(int(part.rpartition("-")[2]), "refused", str(error))
-            raise _failed(_FILE, "refused", str(error)) from None
+            self._note_end(int(part.rpartition("-")[2]), "refused", str(error))
+            raise _failure(_FILE, "refused", str(error)) from None
 
-    def _ended(self, attempt: int, outcome: str, detail: str) -> None:
+    def _note_end(self, attempt: int, outcome: str, detail: str) -> None:
         end = {"outcome": outcome, "detail": detail}
         self.asked.once(f"end-{attempt}", attempt, do=lambda _: end)
 
@@ -263,12 +263,12 @@ def _id_of(record: Mapping[str, Any]) -> dict[str, str]:
     return {"id": str(record["id"])}
 
 
-def _named(body: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _body_with_key(body: Mapping[str, Any], key: str) -> dict[str, Any]:
     """The body with the key by which the job is found again."""
     return {**body, "suffix": key, "metadata": {KEY: key}}
 
 
-def _failed(subject: str, outcome: str, detail: str) -> TrainingError:
+def _failure(subject: str, outcome: str, detail: str) -> TrainingError:
     way = _WAY_OUT.get(outcome, _ANEW)
     return TrainingError(
         f"trainer 'text': {subject} must succeed, got {outcome} ({detail or 'no reason'}); {way}"

@@ -68,7 +68,7 @@ class TinkerService:
                 api_key=self._key,
                 http_client=limited_client(DefaultAsyncHttpxClient),
             )
-            holder = self._connected(lambda: client.holder)
+            holder = self._connect(lambda: client.holder)
             # Otherwise its connections outlive the loop in which they are closed.
             atexit.register(holder.close)
             self._service = client
@@ -77,15 +77,15 @@ class TinkerService:
     @property
     def _rest(self) -> Any:
         """The client for calls without a model."""
-        return self._connected(self._client.create_rest_client)
+        return self._connect(self._client.create_rest_client)
 
-    def _connected(self, connect: Callable[[], Any]) -> Any:
+    def _connect(self, connect: Callable[[], Any]) -> Any:
         # The client has no public name for its event loop.
         from tinker.lib.internal_client_holder import (
             _internal_client_holder_thread_singleton as loops,
         )
 
-        with _told("connect"):
+        with _explain_errors("connect"):
             return blocking_within(self._limit_s, connect, loop=loops.get_loop())
 
     def _answer(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -100,7 +100,7 @@ class TinkerService:
         """Creates the model with new adapters."""
         create = self._client.create_lora_training_client_async
         settings = {"rank": self._rank, "seed": self._seed, "train_unembed": False}
-        with _told("create the model"):
+        with _explain_errors("create the model"):
             self._training = self._answer(create(self._base_model, **settings))
 
     def go_on_from(self, path: str) -> None:
@@ -108,7 +108,7 @@ class TinkerService:
         # Otherwise the client would connect at a place where it may not wait.
         _ = self._rest
         create = self._client.create_training_client_from_state_with_optimizer_async
-        with _told("load the saved state"):
+        with _explain_errors("load the saved state"):
             self._training = self._answer(create(path))
 
     def update(
@@ -121,11 +121,11 @@ class TinkerService:
         passes: list[Future[Any]] = []
         try:
             for batch in batches:
-                with _told("train"):
+                with _explain_errors("train"):
                     passes.append(self._pass(batch, loss))
             if not passes:
                 return Updated((), {})
-            with _told("train"):
+            with _explain_errors("train"):
                 *outputs, last = all_within(self._limit_s, [*passes, self._step(adam)])
         finally:
             cancel(passes)
@@ -171,12 +171,12 @@ class TinkerService:
 
     def save(self, name: str) -> str:
         """The path of weights and optimiser, after they are saved."""
-        with _told("save"):
+        with _explain_errors("save"):
             return str(self._only(self._training.save_state(name).future()).path)
 
     def publish(self, name: str) -> str:
         """The path of weights to sample from, after they are saved."""
-        with _told("publish"):
+        with _explain_errors("publish"):
             saved = self._training.save_weights_for_sampler(name)
             # Some servers leave out the kind, although their own download requires it.
             model, _, last = str(self._only(saved.future()).path).rpartition("/")
@@ -198,14 +198,14 @@ class TinkerService:
             )
             for draw in draws
         ]
-        return [_drawn(answer) for answer in answers_within(self._limit_s, futures)]
+        return [_sequence_of(answer) for answer in answers_within(self._limit_s, futures)]
 
     def score(
         self, sequences: Sequence[Sequence[int]], path: str | None
     ) -> list[tuple[float, ...]]:
         """Log-probability of each token except the first, given those before it, nats."""
         sampler = self._sampler(path)
-        with _told("score"):
+        with _explain_errors("score"):
             futures = [
                 sampler.compute_logprobs(self._types.ModelInput.from_ints(list(ids)))
                 for ids in sequences
@@ -226,7 +226,7 @@ class TinkerService:
         find = self._rest.get_checkpoint_archive_url_from_tinker_path
         for url in (lambda: self._only(find(path)).url, lambda: place):
             try:
-                with _told("download"):
+                with _explain_errors("download"):
                     self._answer(_fetch(url(), archive, limit_s=self._limit_s))
             except TrainingError as error:
                 if isinstance(error.__cause__, TimeoutError):
@@ -239,15 +239,15 @@ class TinkerService:
         if path not in self._samplers:
             base = self._base_model if path is None else None
             create = self._client.create_sampling_client_async
-            with _told("sample"):
+            with _explain_errors("sample"):
                 self._samplers[path] = self._answer(create(model_path=path, base_model=base))
         return self._samplers[path]
 
 
-def _drawn(answer: Any) -> Drawn | Exception:
+def _sequence_of(answer: Any) -> Drawn | Exception:
     """The only sequence of an answer; an error becomes one line."""
     try:
-        with _told("sample"):
+        with _explain_errors("sample"):
             if isinstance(answer, Exception):
                 raise answer
             (sequence,) = answer.sequences
@@ -283,7 +283,7 @@ def key_in(variable: str | None) -> str | None:
 
 
 @contextmanager
-def _told(work: str) -> Iterator[None]:
+def _explain_errors(work: str) -> Iterator[None]:
     """Turns any error of the client, and a late answer, into one line."""
     try:
         yield

@@ -26,7 +26,7 @@ def test_a_service_learns_what_the_local_trainer_learns(tmp_path):
     # The same draws, so that both learn from the same probes.
     here.sampler.system.attacker.elsewhere = there.speaker
     there.speaker.path = None
-    paths = iter([there._published(1), there._published(2)])
+    paths = iter([there._weights_after(1), there._weights_after(2)])
     for ours, theirs in zip(here.steps(), reports, strict=True):
         assert ours.lr == pytest.approx(theirs.lr)
         assert ours.loss == pytest.approx(theirs.loss, abs=1e-5)
@@ -34,7 +34,7 @@ def test_a_service_learns_what_the_local_trainer_learns(tmp_path):
         if ours.step % (len(reports) // 2) == 0:
             there.speaker.path = next(paths)
 
-    trained = service.published[there._published(2)]
+    trained = service.published[there._weights_after(2)]
     for name, weight in here.sampler.system.attacker.model.state_dict().items():
         assert torch.allclose(weight, trained[name], atol=1e-4), name
 
@@ -175,8 +175,8 @@ def test_what_stays_at_the_service_is_exported_as_a_pointer_to_it(tmp_path, keep
     trainer.sampler.system.save(tmp_path / "attacker")
     pointer, kept = read_pointer(tmp_path / "attacker"), trainer._kept_step
 
-    assert pointer.path == trainer._published(kept)
-    assert pointer.state == trainer._saved(kept)
+    assert pointer.path == trainer._weights_after(kept)
+    assert pointer.state == trainer._state_before(kept)
     assert "remote" == pointer.trainer
     assert pointer.base == parameters_digest(tiny_language_model(1))
 

@@ -43,7 +43,7 @@ def trained(folder, service, *, options=PARTS, **changes):
     trainer = remote(folder, service, options=options, reward=PLAIN, **{**WHOLE, **changes})
     trainer.resume()
     trainer.train()
-    return service.published[trainer._published(2)], trainer
+    return service.published[trainer._weights_after(2)], trainer
 
 
 def are_close(some, others, *, tolerance):
