@@ -35,7 +35,7 @@ class Sink(Plugin):
     """Records figures named ``area/name`` by optimiser step.
 
     Its failure never ends a run. It gets each figure of each step once, also in a resumed run,
-    because figures that it has ``written`` are left out.
+    because its ``recorded_figures`` are left out.
     """
 
     def __init__(self, options: Section | None = None, *, run: SinkRun) -> None:
@@ -51,7 +51,7 @@ class Sink(Plugin):
     def write(self, figures: Mapping[str, float], step: int) -> None:
         """Records finite figures of one step; there may be further ones of the same step later."""
 
-    def written(self) -> Iterable[tuple[str, int]] | None:
+    def recorded_figures(self) -> Iterable[tuple[str, int]] | None:
         """Name and step of every figure recorded so far, by an earlier try of the run.
 
         None if it does not know. Then figures are noted in its folder before they are written: a
@@ -68,9 +68,9 @@ class Recorder:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        known = sink.written()
+        known = sink.recorded_figures()
         self._ledger = sink.run.folder / _LEDGER if known is None else None
-        self._seen = set(_noted(sink.run.folder / _LEDGER) if known is None else known)
+        self._seen = set(_read_ledger(sink.run.folder / _LEDGER) if known is None else known)
 
     def log_step(self, figures: Mapping[str, Any], step: int) -> None:
         """Passes on new figures of one step, but no counters, which have no area in their name."""
@@ -94,7 +94,7 @@ class Recorder:
         self._sink.finish(status)
 
 
-def _noted(ledger: Path) -> Iterator[tuple[str, int]]:
+def _read_ledger(ledger: Path) -> Iterator[tuple[str, int]]:
     """The figures in a ledger, whose last line may have been cut by a kill."""
     if not ledger.exists():
         return

@@ -30,7 +30,7 @@ class CsvSink(Sink):
                 writer.writerow(_COLUMNS)
             writer.writerows((step, name, value) for name, value in figures.items())
 
-    def written(self) -> Iterator[tuple[str, int]]:
+    def recorded_figures(self) -> Iterator[tuple[str, int]]:
         """The figures in the file."""
         if self._path.exists():
             with self._path.open(encoding="utf-8", newline="") as file:

@@ -34,7 +34,7 @@ class TensorBoardSink(Sink):
             self._writer.add_scalar(name, value, step)
         self._writer.flush()
 
-    def written(self) -> Iterator[tuple[str, int]]:
+    def recorded_figures(self) -> Iterator[tuple[str, int]]:
         """The figures in the event files, up to a record that a kill has cut."""
         from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 

@@ -112,7 +112,7 @@ def _recorder(choice: Choice, run_key: str, params: Mapping[str, Any]) -> Record
     place = re.sub(r"[^\w.-]", "_", choice.name)
     folder = project_root() / FOLDER / place / run_key[:16]
     sink = build("sink", choice, run=SinkRun(run_key, folder, params))
-    with plugin_call("sink", choice.name, "written"):
+    with plugin_call("sink", choice.name, "recorded_figures"):
         return Recorder(sink)
 
 

@@ -22,7 +22,7 @@ class Kept(Sink):
 class Knowing(Kept):
     """Can tell."""
 
-    def written(self):
+    def recorded_figures(self):
         return [("train/loss", 1)]
 
 

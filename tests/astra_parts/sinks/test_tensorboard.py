@@ -36,7 +36,7 @@ def test_a_record_that_a_kill_has_cut_is_written_again(tmp_path):
     for step in (1, 2, 3, 4):
         resumed.log_step({"train/loss": 0.5, "a/b": 1.0}, step)
     resumed.finish()
-    written = Counter(opened(tmp_path).written())
+    written = Counter(opened(tmp_path).recorded_figures())
 
     assert {("train/loss", 4), ("a/b", 3), ("a/b", 1)} <= written.keys()
     assert (8, {1}) == (len(written), set(written.values()))

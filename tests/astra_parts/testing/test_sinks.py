@@ -20,7 +20,7 @@ class Forgiving(Quiet):
 
 
 class Forgetful(Quiet):
-    def written(self):
+    def recorded_figures(self):
         return ()
 
 
@@ -34,7 +34,7 @@ class Shared(Quiet):
         with self._path().open("a") as file:
             file.writelines(f"{name} {step}\n" for name in figures)
 
-    def written(self):
+    def recorded_figures(self):
         lines = self._path().read_text().splitlines() if self._path().exists() else []
         return [(line.split()[0], int(line.split()[1])) for line in lines]
 
