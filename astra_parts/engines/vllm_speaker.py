@@ -249,7 +249,7 @@ class VllmSpeaker:
         """The models at the server, with the folders that they come from."""
         fetched = self._server.fetch("models")
         if fetched.status != httpx.codes.OK:
-            raise wire.refused(fetched.status, fetched.headers, fetched.content)
+            raise wire.call_error(fetched.status, fetched.headers, fetched.content)
         try:
             models = json.loads(fetched.content)["data"]
             return {str(own["id"]): Path(str(own.get("root"))) for own in models}
@@ -262,7 +262,7 @@ class VllmSpeaker:
         Raises CallError if the server took none, or adapts other weights.
         """
         if loaded.status != httpx.codes.OK:
-            refused = wire.refused(loaded.status, loaded.headers, loaded.content)
+            refused = wire.call_error(loaded.status, loaded.headers, loaded.content)
             words = f"{refused.words}; {_START}, where it can read {self._folder}"
             raise CallError(refused.kind, words, is_final=refused.is_final)
         least = min(_LEAST_TRIED, question.body["max_tokens"])
@@ -335,7 +335,7 @@ def _unsaid(model: LanguageModel) -> set[int]:
 
 def _read(fetched: Fetched, question: Question) -> Kept:
     if fetched.status != httpx.codes.OK:
-        raise wire.refused(fetched.status, fetched.headers, fetched.content)
+        raise wire.call_error(fetched.status, fetched.headers, fetched.content)
     return read(fetched.content, name=question.body["model"])
 
 

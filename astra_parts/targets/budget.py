@@ -53,7 +53,7 @@ class Purse:
         self._budget, self._prices = budget, prices
         self._reserved = budget.evaluation_share
 
-    def reached(self, spent: Spent, *, calls: int = 1) -> str:
+    def reached_limit(self, spent: Spent, *, calls: int = 1) -> str:
         """The limit that leaves no room for this many calls, in words; empty if none does."""
         limits = (self._budget.calls, self._budget.tokens, self._budget.money)
         # Rounded: 0.9 * 100 must be 90 calls.

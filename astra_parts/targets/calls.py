@@ -163,9 +163,9 @@ class Calls:
         self.replies.use(list(known), account=self.account)
         missing = {each.key: each for each in questions if each.key not in known}
         if missing:
-            spent = self.replies.spent(self.purse.name)
-            self._refuse(self.purse.reached(spent, calls=len(missing)))
-            known |= zip(missing, self._asked(list(missing.values())), strict=True)
+            spent = self.replies.spending(self.purse.name)
+            self._refuse(self.purse.reached_limit(spent, calls=len(missing)))
+            known |= zip(missing, self._ask_all(list(missing.values())), strict=True)
         return [known[key] for key in keys]
 
     @contextmanager
@@ -179,7 +179,7 @@ class Calls:
 
     def figures(self) -> dict[str, float]:
         """What the account has used: calls, tokens, cost and seconds per call."""
-        used = self.replies.used(self.account)
+        used = self.replies.replies_of(self.account)
         seconds = sorted(each.seconds for each in used)
         tokens = sum(each.tokens_in for each in used), sum(each.tokens_out for each in used)
         found = {
@@ -192,7 +192,7 @@ class Calls:
             found["cost"] = self.options.prices.cost(*tokens)
         return found
 
-    def _asked(self, questions: Sequence[Question]) -> list[Kept | Failure]:
+    def _ask_all(self, questions: Sequence[Question]) -> list[Kept | Failure]:
         self._stop.clear()
         self._row = 0
         with ThreadPoolExecutor(self.options.concurrency, "target") as pool:
@@ -210,13 +210,13 @@ class Calls:
             words = f"not asked: the last {self._row} calls have failed"
             return Failure(f"{self.subject}: {words}", "down")
         try:
-            return self._tried(question)
+            return self._try_repeatedly(question)
         except BaseException:
             # The other threads begin no further try.
             self._stop.set()
             raise
 
-    def _tried(self, question: Question) -> Kept | Failure:
+    def _try_repeatedly(self, question: Question) -> Kept | Failure:
         for number in range(self.options.retries + 1):
             try:
                 return self._try(question)

@@ -29,7 +29,7 @@ from astra_core.target import Surroundings
 from astra_parts.targets.calls import CallError, CallOptions, Calls, Question, about_tokens
 from astra_parts.targets.kept import Kept
 from astra_parts.targets.outcomes import Asker, CalledTarget
-from astra_parts.targets.wire import said, token_count
+from astra_parts.targets.wire import messages_of, token_count
 
 _FINISHES = {"stop", "length", "filter"}
 
@@ -81,7 +81,7 @@ class Command(CalledTarget):
     def _question(self, told: list[Any], conversation: Conversation, key: bytes) -> Question:
         options, sampling = self.options, told[1]
         opens = options.seed == "opening"
-        messages = said(conversation, system_prompt=options.system_prompt, opens=opens)
+        messages = messages_of(conversation, system_prompt=options.system_prompt, opens=opens)
         body = {"messages": messages, "seed": int.from_bytes(key[:4], "big") >> 1, **sampling}
         texts = [message["content"] for message in messages]
         tokens = sum(map(about_tokens, texts)) + sampling["max_new_tokens"]

@@ -119,7 +119,7 @@ class Endpoint(CalledTarget):
     ) -> Question:
         options = self.options
         opens = options.seed == "opening"
-        messages = wire.said(conversation, system_prompt=options.system_prompt, opens=opens)
+        messages = wire.messages_of(conversation, system_prompt=options.system_prompt, opens=opens)
         body = {"model": options.model, **wire.sampling(generation), **options.extra}
         body[options.max_tokens_name] = generation.max_new_tokens
         if options.send_seed:
@@ -139,7 +139,7 @@ class Endpoint(CalledTarget):
         fetched = self._server.fetch(self._path, question.body, key=question.key)
         sent = str(question.body.get("messages") or question.body["prompt"])
         if fetched.status != httpx.codes.OK:
-            raise wire.refused(fetched.status, fetched.headers, fetched.content, sent=sent)
+            raise wire.call_error(fetched.status, fetched.headers, fetched.content, sent=sent)
         kept = wire.read(fetched.content, api=options.api, tags=options.thinking, prompt=sent)
         self._check_model(kept.model)
         return kept

@@ -81,7 +81,7 @@ class KeptReplies:
 
     def found(self, keys: Sequence[str]) -> dict[str, Kept]:
         """The kept replies by key."""
-        with self._opened() as database:
+        with self._access() as database:
             found: dict[str, Kept] = {}
             for start in range(0, len(keys), _AT_ONCE):
                 some = keys[start : start + _AT_ONCE]
@@ -93,7 +93,7 @@ class KeptReplies:
     def keep(self, key: str, reply: Kept, *, account: str, budget: str) -> None:
         """Writes a reply, its cost and its user, all or nothing."""
         values = (key, *astuple(reply))
-        with self._opened() as database, _whole(database):
+        with self._access() as database, _whole(database):
             marks = ",".join("?" * len(values))
             insert = f"INSERT OR REPLACE INTO replies (key, {_COLUMNS}) VALUES ({marks})"  # noqa: S608
             database.execute(insert, values)
@@ -106,23 +106,23 @@ class KeptReplies:
 
     def use(self, keys: Sequence[str], *, account: str) -> None:
         """Records who used replies that were kept before."""
-        with self._opened() as database, _whole(database):
+        with self._access() as database, _whole(database):
             rows = [(account, key) for key in keys]
             database.executemany("INSERT OR IGNORE INTO uses VALUES (?, ?)", rows)
 
-    def used(self, account: str) -> list[Kept]:
+    def replies_of(self, account: str) -> list[Kept]:
         """The replies that an account has used, in the order of their keys."""
         query = (
             f"SELECT {_COLUMNS} FROM uses JOIN replies USING (key) "  # noqa: S608
             "WHERE account = ? ORDER BY key"
         )
-        with self._opened() as database:
+        with self._access() as database:
             return [Kept(*row) for row in database.execute(query, (account,))]
 
     def count(self, purse: Purse) -> str:
         """The limit of the budget that leaves no room for a call; if there is none, counts one."""
-        with self._opened() as database, _whole(database):
-            refused = purse.reached(self.spent(purse.name))
+        with self._access() as database, _whole(database):
+            refused = purse.reached_limit(self.spending(purse.name))
             if not refused:
                 database.execute(
                     "INSERT INTO spent VALUES (?, 1, 0, 0) "
@@ -131,10 +131,10 @@ class KeptReplies:
                 )
             return refused
 
-    def spent(self, budget: str) -> Spent:
+    def spending(self, budget: str) -> Spent:
         """The amounts spent under a name so far, by all processes."""
         query = "SELECT calls, tokens_in, tokens_out FROM spent WHERE budget = ?"
-        with self._opened() as database:
+        with self._access() as database:
             row = database.execute(query, (budget,)).fetchone()
             return Spent(*row) if row else Spent()
 
@@ -147,7 +147,7 @@ class KeptReplies:
             is_new: True to record this one from now on.
         """
         insert = _INSERT_MODEL.replace("IGNORE", "REPLACE") if is_new else _INSERT_MODEL
-        with self._opened() as database, _whole(database):
+        with self._access() as database, _whole(database):
             database.execute(insert, (target, model))
             row = database.execute("SELECT model FROM models WHERE target = ?", (target,))
             return str(row.fetchone()[0])
@@ -160,7 +160,7 @@ class KeptReplies:
                 self._database = None
 
     @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
+    def _access(self) -> Iterator[sqlite3.Connection]:
         """The database, for one thread at a time.
 
         Raises ConfigurationError if the file is not a database, or cannot be written;

@@ -115,7 +115,7 @@ class Mixture(Target):
         """
         found: dict[int, Outcome] = {}
         errors: list[TargetError] = []
-        asked = self._shared(conversations)
+        asked = self._places_by_part(conversations)
         for name, own in asked.items():
             try:
                 answers = checked_outcomes(
@@ -131,7 +131,7 @@ class Mixture(Target):
             found |= zip(own, answers, strict=True)
         if errors and len(errors) == len(asked):
             raise errors[0]
-        return [self._shown(found[at]) for at in range(len(conversations))]
+        return [self._drop_partial_logprobs(found[at]) for at in range(len(conversations))]
 
     def remembering(self, max_bytes: int, *, is_bf16: bool = False) -> AbstractContextManager[None]:
         """The scopes of all parts, one for those that share a model."""
@@ -164,14 +164,14 @@ class Mixture(Target):
         """The names of the parts."""
         return ", ".join(f"{part.spelled() or name}" for name, part in self._parts.items())
 
-    def _shared(self, conversations: Sequence[Conversation]) -> dict[str, list[int]]:
+    def _places_by_part(self, conversations: Sequence[Conversation]) -> dict[str, list[int]]:
         """The places of the conversations of each part that has any, by its name."""
         shares: dict[str, list[int]] = {name: [] for name in self._parts}
         for at, conversation in enumerate(conversations):
             shares[self._part_of(conversation)].append(at)
         return {name: own for name, own in shares.items() if own}
 
-    def _shown(self, outcome: Outcome) -> Outcome:
+    def _drop_partial_logprobs(self, outcome: Outcome) -> Outcome:
         """The outcome, without log-probabilities that only some parts give."""
         if isinstance(outcome, Failure) or self.can_score:
             return outcome

@@ -84,7 +84,7 @@ class Server:
         if key is not None:
             sent["headers"] = {"Idempotency-Key": key}
         try:
-            fetched = self._connected().fetch(
+            fetched = self._connect().fetch(
                 "GET" if body is None else "POST",
                 f"{options.base_url.rstrip('/')}/{path}",
                 limit_s=options.timeout_s,
@@ -112,7 +112,7 @@ class Server:
             self._client.close()
             self._client = None
 
-    def _connected(self) -> TimedClient:
+    def _connect(self) -> TimedClient:
         with self._starting:
             if self._client is None:
                 count = self._options.concurrency

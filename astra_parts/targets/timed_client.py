@@ -68,7 +68,7 @@ class TimedClient:
             TimeoutError: The limit was reached; the connection is closed.
             httpx.HTTPError: The server cannot be reached, breaks off or breaks the protocol.
         """
-        asked = _fetched(self._client, method, url, limit_s=limit_s, most=most, parts=parts)
+        asked = _fetch(self._client, method, url, limit_s=limit_s, most=most, parts=parts)
         return asyncio.run_coroutine_threadsafe(asked, self._loop).result()
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ async def _serve(
         await stopped.wait()
 
 
-async def _fetched(
+async def _fetch(
     client: httpx.AsyncClient,
     method: str,
     url: str,
@@ -102,11 +102,11 @@ async def _fetched(
             if len(body) > most:
                 break
     encoding = response.headers.get("content-encoding", "")
-    content = _unpacked(bytes(body), encoding, most=most)
+    content = _unpack(bytes(body), encoding, most=most)
     return Fetched(response.status_code, response.headers, content[:most], len(content) > most)
 
 
-def _unpacked(content: bytes, encoding: str, *, most: int) -> bytes:
+def _unpack(content: bytes, encoding: str, *, most: int) -> bytes:
     """The decompressed body up to one byte more than its limit; some servers compress unasked.
 
     Raises httpx.DecodingError if it cannot be decompressed.

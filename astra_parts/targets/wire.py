@@ -30,7 +30,7 @@ _STARTS = {
 }
 
 
-def said(
+def messages_of(
     conversation: Conversation, *, system_prompt: str | None, opens: bool
 ) -> list[dict[str, str]]:
     """The conversation as the messages of a chat.
@@ -61,7 +61,7 @@ def sampling(generation: GenerationConfiguration) -> dict[str, Any]:
     return body
 
 
-def refused(
+def call_error(
     status: int, headers: Mapping[str, str], content: bytes, *, sent: str | None = None
 ) -> CallError:
     """The meaning of an answer that is not a success.
@@ -112,7 +112,7 @@ def read(content: bytes, *, api: str, tags: Sequence[str], prompt: str) -> Kept:
     choice = _choice(answer)
     told = _message(choice) if api == "chat" else choice
     finish = _FINISH.get(str(choice.get("finish_reason")), "stop")
-    text, thinking = _told(told, "content" if api == "chat" else "text", finish)
+    text, thinking = _text_and_thinking(told, "content" if api == "chat" else "text", finish)
     shown, thought = without_thinking(text, tags)
     return Kept(
         shown,
@@ -140,15 +140,15 @@ def without_thinking(text: str, tags: Sequence[str]) -> tuple[str, str]:
     return before + shown.lstrip("\n"), thought
 
 
-def _told(told: Mapping[str, Any], name: str, finish: str) -> tuple[str, str]:
+def _text_and_thinking(told: Mapping[str, Any], name: str, finish: str) -> tuple[str, str]:
     """What was said and, where it has a field or a part of its own, the reasoning before it."""
-    thinking = _joined(told.get("reasoning_content") or told.get("reasoning") or "")
+    thinking = _join(told.get("reasoning_content") or told.get("reasoning") or "")
     content = told.get(name)
     if isinstance(content, list):
         parts = [part for part in content if isinstance(part, dict)]
-        thinking = thinking or "".join(_joined(part.get("thinking")) for part in parts)
+        thinking = thinking or "".join(_join(part.get("thinking")) for part in parts)
         said = [part for part in parts if isinstance(part.get("text"), str)]
-        content = _joined(said) if said or thinking else None
+        content = _join(said) if said or thinking else None
     content = content if content is not None else told.get("refusal")
     # Reasoning was cut off, or a filter removed the reply: a user sees nothing.
     content = "" if content is None and (thinking or finish == "filter") else content
@@ -158,7 +158,7 @@ def _told(told: Mapping[str, Any], name: str, finish: str) -> tuple[str, str]:
     return content, thinking
 
 
-def _joined(told: Any) -> str:
+def _join(told: Any) -> str:
     """A text, or the texts of a list of parts."""
     parts = told if isinstance(told, list) else [told]
     texts = (part.get("text") if isinstance(part, dict) else part for part in parts)

@@ -203,7 +203,7 @@ def test_a_draw_between_loading_and_check_is_not_used(server, attacker, tmp_path
     """The server comes back with another base; one draw waits there until adapters are loaded."""
     own = speaker(server, attacker, tmp_path, concurrency=2)
     say(attacker)
-    before = own.calls.replies.spent("default").tokens_out
+    before = own.calls.replies.spending("default").tokens_out
     loaded, answered, first = threading.Event(), threading.Event(), threading.Lock()
     with played_vllm(seed=5) as other:
 
@@ -224,7 +224,7 @@ def test_a_draw_between_loading_and_check_is_not_used(server, attacker, tmp_path
         with pytest.raises(RolloutError, match=r"within 0\.5 nats a token"):
             say(attacker, [[b"dddd"], [b"eeee"]])
     assert answered.is_set()
-    assert before == own.calls.replies.spent("default").tokens_out
+    assert before == own.calls.replies.spending("default").tokens_out
     server.behave = server.answer
     own.close()
 

@@ -41,7 +41,7 @@ def test_retries_are_further_tries(tmp_path, retries):
     own = calls(ask, tmp_path, retries=retries)
 
     assert [Failure("target 'mine': busy", "server")] == own.answers(QUESTIONS[:1])
-    assert retries + 1 == len(tries) == own.replies.spent("default").calls
+    assert retries + 1 == len(tries) == own.replies.spending("default").calls
 
 
 def test_backoff_doubles_and_has_jitter(tmp_path):

@@ -285,7 +285,7 @@ def test_a_server_that_is_down_ends_a_batch_soon(folder):
     assert {"down"} == {each.kind for each in outcomes}
     assert "ConnectError" in outcomes[0].reason
     assert "not asked: the last" in outcomes[-1].reason
-    assert target.calls.replies.spent("default").calls < 50
+    assert target.calls.replies.spending("default").calls < 50
 
 
 def test_a_model_that_changes_under_way_stops_with_one_line(folder):

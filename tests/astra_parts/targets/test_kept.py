@@ -15,10 +15,10 @@ def test_what_is_kept_is_found_by_another_process(tmp_path):
     again = KeptReplies(tmp_path / "a" / "kept.sqlite")
 
     assert {"k": ONE} == again.found(["k", "other"])
-    assert [ONE] == again.used("run")
-    assert [] == again.used("another")
+    assert [ONE] == again.replies_of("run")
+    assert [] == again.replies_of("another")
     again.use(["k"], account="another")
-    assert [ONE] == again.used("another")
+    assert [ONE] == again.replies_of("another")
 
 
 @pytest.mark.real
@@ -33,7 +33,7 @@ def test_a_second_user_in_a_process_leaves_the_locks_of_the_first(tmp_path):
 
     assert path.with_name("kept.sqlite-wal").is_file()
     first.keep("k", ONE, account="run", budget="b")
-    assert [ONE] == second.used("run")
+    assert [ONE] == second.replies_of("run")
 
 
 def test_an_error_that_rolled_back_by_itself_is_the_one_that_is_told(tmp_path):
@@ -66,8 +66,8 @@ def test_a_call_is_counted_before_it_is_made_by_all_processes_together(tmp_path)
     assert ["", "", ""] == [each.count(PURSE) for each in (first, second, first)]
     assert "3 of 3 calls made and 1 more to make" == second.count(PURSE)
     first.keep("a", ONE, account="run", budget="b")
-    assert Spent(3, 7, 5) == second.spent("b")
-    assert Spent() == second.spent("other")
+    assert Spent(3, 7, 5) == second.spending("b")
+    assert Spent() == second.spending("other")
 
 
 def test_the_model_is_that_of_the_first_answer_until_it_is_said_to_be_new(tmp_path):
@@ -96,7 +96,7 @@ def test_nothing_that_was_kept_is_lost_by_a_kill(tmp_path):
     ended = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
 
     assert -9 == ended.returncode
-    assert 50 == len(KeptReplies(path).used("run"))
+    assert 50 == len(KeptReplies(path).replies_of("run"))
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):

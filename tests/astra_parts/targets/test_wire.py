@@ -25,18 +25,22 @@ def chat(content, finish="stop", **more):
 def test_the_seed_prompt_is_hidden_or_opens():
     said = Conversation(Prompt.of("they are late")).said(Message("user", "why"))
 
-    assert [{"role": "user", "content": "why"}] == wire.said(said, system_prompt=None, opens=False)
+    assert [{"role": "user", "content": "why"}] == wire.messages_of(
+        said, system_prompt=None, opens=False
+    )
     assert ["be kind", "they are late\nwhy"] == [
-        each["content"] for each in wire.said(said, system_prompt="be kind", opens=True)
+        each["content"] for each in wire.messages_of(said, system_prompt="be kind", opens=True)
     ]
     asked = Conversation(Prompt.of("")).said(Message("user", "why"))
-    assert [{"role": "user", "content": "why"}] == wire.said(asked, system_prompt=None, opens=True)
+    assert [{"role": "user", "content": "why"}] == wire.messages_of(
+        asked, system_prompt=None, opens=True
+    )
 
 
 def test_a_system_prompt_is_filled_from_the_prompts_columns():
     said = Conversation(Prompt.of("so", {"secret": "red"})).said(Message("user", "why"))
 
-    system, _ = wire.said(said, system_prompt="Keep {secret}.", opens=False)
+    system, _ = wire.messages_of(said, system_prompt="Keep {secret}.", opens=False)
     assert {"role": "system", "content": "Keep red."} == system
 
 
@@ -107,9 +111,9 @@ def test_completions_have_a_text():
 def test_retry_after_is_seconds_or_a_date():
     later = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
 
-    assert 7.0 == wire.refused(429, {"retry-after": "7"}, b"").wait_s
-    assert 80.0 < wire.refused(503, {"retry-after": later}, b"").wait_s <= 90.0
-    assert 0.0 == wire.refused(500, {"retry-after": "soon"}, b"").wait_s
+    assert 7.0 == wire.call_error(429, {"retry-after": "7"}, b"").wait_s
+    assert 80.0 < wire.call_error(503, {"retry-after": later}, b"").wait_s <= 90.0
+    assert 0.0 == wire.call_error(500, {"retry-after": "soon"}, b"").wait_s
 
 
 @each_row(
@@ -125,7 +129,7 @@ def test_retry_after_is_seconds_or_a_date():
     ],
 )
 def test_what_a_status_means(status, kind, is_final):
-    error = wire.refused(status, {}, b"no JSON")
+    error = wire.call_error(status, {}, b"no JSON")
 
     assert (kind, is_final) == (error.kind, error.is_final)
 
@@ -151,13 +155,15 @@ def test_what_a_status_means(status, kind, is_final):
 def test_what_a_server_says_is_shown_but_for_the_conversation(status, error, expected):
     content = json.dumps({"error": error}).encode()
 
-    words = wire.refused(status, {}, content, sent="Kill_All_5 of 77 times: kill all, five").words
+    words = wire.call_error(
+        status, {}, content, sent="Kill_All_5 of 77 times: kill all, five"
+    ).words
 
     assert expected == words.removeprefix(f"the server answers {status}").strip()
 
 
 def test_without_what_was_sent_every_word_is_masked():
-    error = wire.refused(400, {}, b'{"error": {"message": "no max_tokens"}}')
+    error = wire.call_error(400, {}, b'{"error": {"message": "no max_tokens"}}')
 
     assert "the server answers 400 (n· m·········)" == error.words
 
@@ -225,6 +231,6 @@ def test_a_count_of_tokens_beyond_reason_is_none():
 
 
 def test_a_path_that_is_not_there_says_what_may_be_wrong():
-    words = wire.refused(404, {}, b'{"detail": "Not Found"}').words
+    words = wire.call_error(404, {}, b'{"detail": "Not Found"}').words
 
     assert "404 (Not Found); base_url most often ends in /v1" in words
