@@ -32,23 +32,23 @@ def check_sink(plugin: str | type[Sink], **options: Any) -> None:
         first = SinkRun("5f" * 32, Path(place) / "first", {"training": {"lr": 0.5}})
         other = SinkRun("c0" * 32, Path(place) / "other", {})
         once = list(_STEPS)
-        _check_equal(once, _given(found(own, run=first), _STEPS), "a run is recorded")
+        _check_equal(once, _record(found(own, run=first), _STEPS), "a run is recorded")
         later = ({"train/loss": 0.125}, 3)
-        again = _given(found(own, run=first), (*_STEPS, later))
+        again = _record(found(own, run=first), (*_STEPS, later))
         _check_equal([later], again, "a resumed run records no figure twice, and goes on")
-        _check_equal(once, _given(found(own, run=other), _STEPS), "another run starts empty")
+        _check_equal(once, _record(found(own, run=other), _STEPS), "another run starts empty")
 
 
-def _given(sink: Sink, steps: Any) -> list[tuple[dict[str, float], int]]:
+def _record(sink: Sink, steps: Any) -> list[tuple[dict[str, float], int]]:
     """The figures of these steps that the sink was given."""
     given: list[tuple[dict[str, float], int]] = []
     write = sink.write
 
-    def noted(figures: Mapping[str, float], step: int) -> None:
+    def note(figures: Mapping[str, float], step: int) -> None:
         given.append((dict(figures), step))
         write(figures, step)
 
-    sink.write = noted  # type: ignore[method-assign]
+    sink.write = note  # type: ignore[method-assign]
     recorder = Recorder(sink)
     for figures, step in steps:
         recorder.log_step(figures, step)

@@ -181,12 +181,12 @@ def tiny_graph(*children: Node, prompt: Prompt | None = None, iteration: int = 0
 
     ``children``: the first turns; every turn below gets the path of its place.
     """
-    return Graph(prompt or tiny_prompts(1)[0], iteration, _placed(children, ()))
+    return Graph(prompt or tiny_prompts(1)[0], iteration, _place(children, ()))
 
 
-def _placed(nodes: Sequence[Node], path: tuple[int, ...]) -> tuple[Node, ...]:
+def _place(nodes: Sequence[Node], path: tuple[int, ...]) -> tuple[Node, ...]:
     return tuple(
-        replace(node, path=(*path, index), children=_placed(node.children, (*path, index)))
+        replace(node, path=(*path, index), children=_place(node.children, (*path, index)))
         for index, node in enumerate(nodes)
     )
 

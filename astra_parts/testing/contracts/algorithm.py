@@ -15,7 +15,7 @@ from astra_parts.testing.contracts.common import (
     SEED,
     are_close,
     are_equal,
-    built,
+    build_plugin,
     check_figures,
     failed_graph,
     gradients_of,
@@ -43,9 +43,9 @@ def check_algorithm(plugin: str | type[Algorithm], **options: Any) -> None:
     """
     # If the reference equalled the attacker, their difference would be only rounding.
     system = tiny_system(SEED, reference_seed=SEED + 1)
-    algorithm: Algorithm = built("algorithm", plugin, options, system=system)
+    algorithm: Algorithm = build_plugin("algorithm", plugin, options, system=system)
     with torch_seeded(SEED):
-        twin: Algorithm = built("algorithm", plugin, options, system=system)
+        twin: Algorithm = build_plugin("algorithm", plugin, options, system=system)
     promise(
         are_equal(algorithm.parameters(), twin.parameters()),
         "its own weights do not depend on torch's global random state",
@@ -62,7 +62,7 @@ def check_algorithm(plugin: str | type[Algorithm], **options: Any) -> None:
     single = sum(float(algorithm.step(part)[0].detach()) for part in parts)
     promise(are_close(loss, single), f"the loss is a sum over steps, got {loss} against {single}")
     promise(are_equal(before, weights_of(system)), "flatten, collate and step move no weight")
-    again: Algorithm = built("algorithm", plugin, options, system=system)
+    again: Algorithm = build_plugin("algorithm", plugin, options, system=system)
     again.load_state(algorithm.state())
     resumed = float(again.step(again.collate(steps))[0].detach())
     promise(are_close(loss, resumed), "a loss is the same after load_state(state())")
@@ -75,13 +75,13 @@ def _check_flatten(algorithm: Algorithm, graphs: Sequence[Graph]) -> list[Any]:
     promise(len(steps) == num_again, "flatten gives the same steps twice")
     promise(len(algorithm.flatten(tiny_graph())) == 0, "a graph without turns teaches nothing")
     promise(len(algorithm.flatten(failed_graph())) == 0, "turns that failed teach nothing")
-    unheard = [_untrained(graph) for graph in graphs]
+    unheard = [_mask_tokens(graph) for graph in graphs]
     promise(len(algorithm.flatten_all(unheard)) == 0, "turns without a trained token teach nothing")
     check_figures(algorithm.remember(graphs))
     return steps
 
 
-def _untrained(graph: Graph) -> Graph:
+def _mask_tokens(graph: Graph) -> Graph:
     """The graph with every token masked."""
 
     def silent(node: Node) -> Node:

@@ -32,7 +32,9 @@ TEXTS = (
 """Texts to rate: a scorer's texts, a judge's replies."""
 
 
-def built(kind: str, plugin: str | type[Any], options: Mapping[str, Any], **parts: Any) -> Any:
+def build_plugin(
+    kind: str, plugin: str | type[Any], options: Mapping[str, Any], **parts: Any
+) -> Any:
     """The plug-in with these options and parts; its options must refuse an unknown one."""
     found = class_of(kind, plugin)
     return found(options_of(kind, found, options), **parts)

@@ -8,7 +8,7 @@ from astra_core.conversation import Conversation, Message
 from astra_core.judge import Exchange, Judge, Judgement, checked_judgements
 from astra_core.rollout import Prompt
 from astra_core.scorer import Rater, Scorer
-from astra_parts.testing.contracts.common import TEXTS, are_close, built, promise
+from astra_parts.testing.contracts.common import TEXTS, are_close, build_plugin, promise
 
 
 def check_judge(plugin: str | type[Judge], **options: Any) -> None:
@@ -25,7 +25,7 @@ def check_judge(plugin: str | type[Judge], **options: Any) -> None:
     Raises AssertionError if a promise is broken, ScorerError if it gave something that is not a
     judgement.
     """
-    judge: Judge = built("scorer", plugin, options)
+    judge: Judge = build_plugin("scorer", plugin, options)
     version, exchanges = judge.version, _exchanges()
     given = judge.judge(exchanges)
     promise(isinstance(given, Sized), f"one judgement per exchange, got {type(given).__name__}")
@@ -78,7 +78,7 @@ def check_scorer(plugin: str | type[Scorer], **options: Any) -> None:
     - ``works_on`` is ``cpu``, ``gpu`` or ``elsewhere``.
     - No text gives no score; ``version`` is not empty and stays what it is.
     """
-    scorer: Scorer = built("scorer", plugin, options)
+    scorer: Scorer = build_plugin("scorer", plugin, options)
     version = scorer.version
     scores = scorer.score(TEXTS)
     promise(isinstance(scores, Sized), f"one score per text, got {type(scores).__name__}")

@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from astra_core.training.optimization.optimizers import OptimizerPlugin, SchedulePlugin
 from astra_core.training.resume.state import optimizer_record, restore_optimizer
-from astra_parts.testing.contracts.common import are_equal, built, promise
+from astra_parts.testing.contracts.common import are_equal, build_plugin, promise
 
 _LR = 0.05
 _NUM_STEPS = 20
@@ -31,11 +31,11 @@ def check_optimizer(plugin: str | type[OptimizerPlugin], **options: Any) -> None
 
     ``plugin``: a built-in name, an import path or a file's, or the class.
     """
-    chosen: OptimizerPlugin = built("optimizer", plugin, options)
+    chosen: OptimizerPlugin = build_plugin("optimizer", plugin, options)
     promise(hasattr(chosen.options, "weight_decay"), "its Options have a weight_decay")
     weights = _weights()
     optimizer = _optimizer(chosen, weights)
-    losses = [_stepped(optimizer, weights) for _ in range(_NUM_STEPS)]
+    losses = [_step(optimizer, weights) for _ in range(_NUM_STEPS)]
     promise(all(map(math.isfinite, losses)), f"losses stay finite, got {losses[-1]}")
     promise(losses[-1] < losses[0], f"steps lower a loss, got {losses[0]} and then {losses[-1]}")
     start = _weights()
@@ -43,7 +43,7 @@ def check_optimizer(plugin: str | type[OptimizerPlugin], **options: Any) -> None
         promise(torch.equal(weights[name], start[name]), f"a weight {words} stays as it is")
     again = _weights()
     repeated = _optimizer(chosen, again)
-    same = [_stepped(repeated, again) for _ in range(_NUM_STEPS)]
+    same = [_step(repeated, again) for _ in range(_NUM_STEPS)]
     promise(losses == same, "steps can be repeated")
     _check_state(chosen, optimizer, weights)
 
@@ -82,7 +82,7 @@ def _optimizer(plugin: OptimizerPlugin, weights: Mapping[str, Parameter]) -> tor
     return made
 
 
-def _stepped(optimizer: torch.optim.Optimizer, weights: Mapping[str, Parameter]) -> float:
+def _step(optimizer: torch.optim.Optimizer, weights: Mapping[str, Parameter]) -> float:
     """The loss before one step."""
     optimizer.zero_grad(set_to_none=True)
     learning = [weight for name, weight in weights.items() if name != "idle"]
@@ -104,8 +104,8 @@ def _check_state(
         raise
     restore_optimizer(resumed, groups, _moments(optimizer))
     for _ in range(2):
-        _stepped(optimizer, weights)
-        _stepped(resumed, copied)
+        _step(optimizer, weights)
+        _step(resumed, copied)
     are_alike = are_equal([*weights.values()], [*copied.values()])
     promise(are_alike, "a restored optimiser goes on in the same way")
 
@@ -141,27 +141,29 @@ def check_schedule(
 
     ``plugin``: a built-in name, an import path or a file's, or the class.
     """
-    chosen: SchedulePlugin = built("schedule", plugin, options)
-    optimizer, schedule = _made(chosen, warmup_steps)
-    rates = [_moved(chosen, optimizer, schedule) for _ in range(_NUM_BEFORE)]
+    chosen: SchedulePlugin = build_plugin("schedule", plugin, options)
+    optimizer, schedule = _make_schedule(chosen, warmup_steps)
+    rates = [_next_rates(chosen, optimizer, schedule) for _ in range(_NUM_BEFORE)]
     promise(min(rates[0]) > 0.0, f"the first training step learns, got rates {rates[0]}")
     try:
         record = json.loads(json.dumps(schedule.state_dict()))
     except (TypeError, ValueError) as error:
         promise(holds=False, words=f"its state is plain values, got: {error}")
         raise
-    other, resumed = _made(chosen, warmup_steps)
+    other, resumed = _make_schedule(chosen, warmup_steps)
     other.load_state_dict(optimizer.state_dict())
     resumed.load_state_dict(record)
-    rest = [_moved(chosen, optimizer, schedule) for _ in range(_NUM_MOVES - _NUM_BEFORE)]
+    rest = [_next_rates(chosen, optimizer, schedule) for _ in range(_NUM_MOVES - _NUM_BEFORE)]
     for own in (*rates, *rest):
         holds = all(math.isfinite(rate) and rate >= 0.0 for rate in own)
         promise(holds, f"a rate is finite and not negative, got {own}")
-    again = [_moved(chosen, other, resumed) for _ in range(_NUM_MOVES - _NUM_BEFORE)]
+    again = [_next_rates(chosen, other, resumed) for _ in range(_NUM_MOVES - _NUM_BEFORE)]
     promise(rest == again, f"a restored schedule goes on in the same way, got {again}, not {rest}")
 
 
-def _made(plugin: SchedulePlugin, warmup_steps: int) -> tuple[torch.optim.Optimizer, LRScheduler]:
+def _make_schedule(
+    plugin: SchedulePlugin, warmup_steps: int
+) -> tuple[torch.optim.Optimizer, LRScheduler]:
     """An optimiser of two groups and the plug-in's schedule over it."""
     groups = [{"params": [Parameter(torch.ones(2))], "lr": rate} for rate in _RATES]
     optimizer = torch.optim.SGD(groups, lr=_RATES[0])
@@ -172,7 +174,7 @@ def _made(plugin: SchedulePlugin, warmup_steps: int) -> tuple[torch.optim.Optimi
     return optimizer, made
 
 
-def _moved(
+def _next_rates(
     plugin: SchedulePlugin, optimizer: torch.optim.Optimizer, schedule: LRScheduler
 ) -> list[float]:
     """The rates of one training step, after which it is evaluated and the schedule is moved."""

@@ -10,7 +10,7 @@ from astra_core.rollout import Graph, Node
 from astra_parts.rewards.term import Term, Turn, turns_of
 from astra_parts.testing.contracts.common import (
     SEED,
-    built,
+    build_plugin,
     check_figures,
     goal_graphs,
     goal_prompts,
@@ -31,24 +31,27 @@ def check_reward(plugin: str | type[Reward], **options: Any) -> None:
       are finite.
     """
     system = tiny_system(SEED)
-    reward: Reward = _prepared("reward", plugin, options, system=system)
+    reward: Reward = _prepare("reward", plugin, options, system=system)
     graphs = goal_graphs()
     rewarded = reward.assign(graphs)
     promise(len(rewarded) == len(graphs), "one graph comes back per graph")
     for graph, given in zip(graphs, rewarded, strict=True):
-        promise(_unrewarded(graph) == _unrewarded(given), "only reward and novelty change")
+        promise(
+            _text_without_rewards(graph) == _text_without_rewards(given),
+            "only reward and novelty change",
+        )
         for node in given.nodes():
             promise(math.isfinite(node.reward), f"a reward is finite, got {node.reward}")
             promise(not node.has_failed or node.reward == 0.0, "a failed turn keeps reward 0")
     promise(_texts(reward.assign(graphs)) == _texts(rewarded), "assign remembers nothing")
     check_figures(reward.remember(rewarded))
     later = reward.assign(graphs)
-    resumed: Reward = _prepared("reward", plugin, options, system=system)
+    resumed: Reward = _prepare("reward", plugin, options, system=system)
     resumed.load_state({name: value.clone() for name, value in reward.state().items()})
     promise(_texts(resumed.assign(graphs)) == _texts(later), "state() holds all of the memory")
 
 
-def _unrewarded(graph: Graph) -> str:
+def _text_without_rewards(graph: Graph) -> str:
     def plain(node: Node) -> Node:
         return replace(node, probe=replace(node.probe, novelty=0.0), reward=0.0)
 
@@ -70,7 +73,7 @@ def check_term(plugin: str | type[Term], **options: Any) -> None:
     - ``load_state`` of ``state`` carries the memory into another process.
     """
     system = tiny_system(SEED)
-    made: list[Term] = [_prepared("term", plugin, options, system=system) for _ in range(2)]
+    made: list[Term] = [_prepare("term", plugin, options, system=system) for _ in range(2)]
     term, resumed = made
     needs = term.needs_with(term.options)
     promise(isinstance(needs, AbstractSet) and needs <= ALL_SIGNALS, f"needs are signals: {needs}")
@@ -84,8 +87,8 @@ def check_term(plugin: str | type[Term], **options: Any) -> None:
     promise(_values(resumed, turns) == later, "state() holds all of the memory")
 
 
-def _prepared(kind: str, plugin: str | type[Any], options: dict[str, Any], *, system: Any) -> Any:
-    made = built(kind, plugin, options)
+def _prepare(kind: str, plugin: str | type[Any], options: dict[str, Any], *, system: Any) -> Any:
+    made = build_plugin(kind, plugin, options)
     made.prepare(system, goal_prompts())
     return made
 

@@ -12,7 +12,7 @@ from astra_core.system import System
 from astra_parts.testing.contracts.common import (
     SEED,
     are_equal,
-    built,
+    build_plugin,
     check_figures,
     gradients_of,
     promise,
@@ -43,7 +43,7 @@ def check_sampler(plugin: str | type[Sampler], **options: Any) -> None:
     def sampler(seed: int = SEED, own: System = system) -> Sampler:
         reward = AdversarialReward(AdversarialReward.Options())
         parts = {"system": own, "prompts": prompts, "reward": reward, "seed": seed}
-        made: Sampler = built("sampler", plugin, options, **parts)
+        made: Sampler = build_plugin("sampler", plugin, options, **parts)
         return made
 
     before, kind = weights_of(system), type(sampler())
@@ -57,21 +57,21 @@ def check_sampler(plugin: str | type[Sampler], **options: Any) -> None:
             if "reference" in kind.gives and not node.has_failed:
                 count = len(node.reference_logprobs)
                 promise(count == len(node.probe_ids), "a sampler gives the reference it declares")
-    said = _spoken(graphs)
-    promise(said == _spoken(sampler().roll_out(prompts, iteration=2)), "a rollout can be repeated")
+    said = _turns(graphs)
+    promise(said == _turns(sampler().roll_out(prompts, iteration=2)), "a rollout can be repeated")
     turned = sampler().roll_out(prompts[::-1], iteration=2)[::-1]
-    promise(said == _spoken(turned), "the order of the prompts changes nothing")
+    promise(said == _turns(turned), "the order of the prompts changes nothing")
     alone = [sampler().roll_out([prompt], iteration=2)[0] for prompt in prompts]
-    promise(said == _spoken(alone), "the other prompts change nothing")
+    promise(said == _turns(alone), "the other prompts change nothing")
     promise(
-        said == _spoken(sampler(own=narrow).roll_out(prompts, iteration=2)),
+        said == _turns(sampler(own=narrow).roll_out(prompts, iteration=2)),
         "the size of a batch changes nothing",
     )
-    promise(said != _spoken(sampler().roll_out(prompts, iteration=3)), "iterations differ")
+    promise(said != _turns(sampler().roll_out(prompts, iteration=3)), "iterations differ")
     again = sampler().roll_out(runs_of(prompts, 2)[1::2], iteration=2)
     promise(all(graph.run_id == 1 for graph in again), "a graph is of the run that was asked for")
-    promise(said != _spoken(again), "runs of a prompt differ")
-    promise(said != _spoken(sampler(seed=6).roll_out(prompts, iteration=2)), "seeds differ")
+    promise(said != _turns(again), "runs of a prompt differ")
+    promise(said != _turns(sampler(seed=6).roll_out(prompts, iteration=2)), "seeds differ")
     if "roles" in kind.gives:
         _check_roles(sampler(own=tiny_agents(system)).roll_out(prompts, iteration=2))
     promise(are_equal(before, weights_of(system)), "a rollout moves no weight")
@@ -85,7 +85,7 @@ def _check_memory(sampler: Callable[[], Sampler], graphs: Sequence[Graph]) -> No
     resumed.load_state({name: value.clone() for name, value in noting.state().items()})
     chosen = [own.episodes(3, 3) for own in (noting, resumed)]
     promise(chosen[0] == chosen[1], "state() holds all that the choice of prompts depends on")
-    said = [_spoken(own.roll_out(chosen[0], iteration=3)) for own in (noting, resumed)]
+    said = [_turns(own.roll_out(chosen[0], iteration=3)) for own in (noting, resumed)]
     promise(said[0] == said[1], "state() holds all that a rollout depends on")
 
 
@@ -108,7 +108,7 @@ def _check_turn(node: Node) -> None:
         promise(0.0 <= node.score <= 1.0, "the score of a turn lies in [0, 1]")
 
 
-def _spoken(graphs: Iterable[Graph]) -> list[list[tuple[Any, ...]]]:
+def _turns(graphs: Iterable[Graph]) -> list[list[tuple[Any, ...]]]:
     return [
         [(node.path, node.context_ids, node.probe_ids, node.response_ids) for node in graph.nodes()]
         for graph in graphs

@@ -11,7 +11,7 @@ from astra_core.rollout import Failure
 from astra_core.seeding import derive_key
 from astra_core.target import Answer, Outcome, Reply, Target
 from astra_core.targets.causal_lm import as_target, speaker_of
-from astra_parts.testing.contracts.common import SEED, built, promise, tree_sampler
+from astra_parts.testing.contracts.common import SEED, build_plugin, promise, tree_sampler
 from astra_parts.testing.tiny import tiny_prompts, tiny_system
 
 _TEXTS = ("you are bad", "why so", "they never said what we are")
@@ -38,7 +38,7 @@ def check_target(target: Target | LanguageModel | str | type[Target], **options:
 
     Raises AssertionError if a promise is broken, TargetError if it gave no answer.
     """
-    ready = built("target", target, options) if isinstance(target, str | type) else target
+    ready = build_plugin("target", target, options) if isinstance(target, str | type) else target
     own = as_target(ready, _CONFIG)
     promise(isinstance(own, Target), f"it is a Target, got a {type(target).__name__}")
     digest = own.digest()
@@ -59,19 +59,19 @@ def _check_answers(target: Target) -> None:
     promise(len(answers) == len(asked), f"one answer per conversation, got {len(answers)}")
     for answer, own in zip(answers, keys, strict=True):
         _check_answer(target, answer, num_replies=len(own))
-    said = _spoken(answers)
+    said = _replies(answers)
     with target.remembering(1 << 20):
         promise(
-            _spoken(target.respond(asked, keys, _SHORT)) == said, "remembering changes no reply"
+            _replies(target.respond(asked, keys, _SHORT)) == said, "remembering changes no reply"
         )
         again = target.respond(asked[::-1], keys[::-1], _SHORT, tokens_per_batch=1)
-        promise(_spoken(again)[::-1] == said, "the order and the batch change no reply")
+        promise(_replies(again)[::-1] == said, "the order and the batch change no reply")
     alone = [
         target.respond([conversation], [own], _SHORT)[0]
         for conversation, own in zip(asked, keys, strict=True)
     ]
     promise(not target.respond([], [], _SHORT), "no conversation gives no answer")
-    promise(_spoken(alone) == said, "the other conversations change no reply")
+    promise(_replies(alone) == said, "the other conversations change no reply")
 
 
 def _check_answer(target: Target, answer: Outcome, *, num_replies: int) -> None:
@@ -113,7 +113,7 @@ def _are_ids(ids: Any) -> bool:
     return isinstance(ids, tuple) and all(isinstance(each, int) and each >= 0 for each in ids)
 
 
-def _spoken(outcomes: Sequence[Outcome]) -> list[list[tuple[str, tuple[int, ...]]]]:
+def _replies(outcomes: Sequence[Outcome]) -> list[list[tuple[str, tuple[int, ...]]]]:
     return [
         [] if isinstance(own, Failure) else [(reply.text, reply.token_ids) for reply in own.replies]
         for own in outcomes
