@@ -27,7 +27,7 @@ from flows.servers.processes import stage_command
 from flows.sweeps.points import LAST, Point, code_digest, make_points, outside_digests
 from flows.sweeps.running import run_stages
 from tasks.findings.archive import ARCHIVE, add_findings, read_rows
-from tasks.hardening.measures import gathered
+from tasks.hardening.measures import gather
 from tasks.hardening.pairs import first_findings
 from tasks.hardening.places import HardeningPlace
 from tasks.hardening.registration import register_target
@@ -96,7 +96,7 @@ class _Run:
                 self._meet_fresh(number)
                 found = self._measurement(number)
             else:
-                found = self._told(number - 1, ended=NOTHING_FOUND)
+                found = self._report(number - 1, ended=NOTHING_FOUND)
         return found
 
     def _step(self, step: str, number: int) -> None:
@@ -118,15 +118,15 @@ class _Run:
         """The figures up to a round; its target is a version then."""
         self._step("measure", number)
         if number and self.is_registered:
-            found, place = gathered(number, self.place), self.place
+            found, place = gather(number, self.place), self.place
             self.versions[number] = self._do(
                 f"register target {number}", lambda: register_target(found, place)
             )
-        return self._told(number)
+        return self._report(number)
 
-    def _told(self, number: int, *, ended: str = "") -> Hardening:
+    def _report(self, number: int, *, ended: str = "") -> Hardening:
         """The figures up to a round, as they stand in the project's reports."""
-        found = gathered(number, self.place)
+        found = gather(number, self.place)
         told = [replace(own, version=self.versions.get(own.number, "")) for own in found.rounds]
         found = replace(found, rounds=tuple(told))
         found = replace(found, ended=ended or found.reason_to_end(self.limits))

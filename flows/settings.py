@@ -270,7 +270,7 @@ def _assign(record: Any, assignment: str, yaml: YAML) -> str | None:
     old = owner.get(last)
     if last in owner and old == value and isinstance(old, bool) == isinstance(value, bool):
         return None
-    told = f"{_shown(old, yaml) if last in owner else 'not set'} -> {_shown(value, yaml)}"
+    told = f"{_one_line(old, yaml) if last in owner else 'not set'} -> {_one_line(value, yaml)}"
     owner[last] = _quote(value)
     return f"{key}: {told}"
 
@@ -331,6 +331,6 @@ def _with_headings(text: str, before: str) -> str:
     return text
 
 
-def _shown(value: Any, yaml: YAML) -> str:
+def _one_line(value: Any, yaml: YAML) -> str:
     """The value on one line, as far as that shows it."""
     return shortened(_dump(value, yaml).removesuffix("...\n"))

@@ -143,7 +143,7 @@ def stage_runner(params: Params, outcomes: list[StageOutcome]) -> StageRunner:
         announce_stage(outcome)
         _show(outcome, params)
         outcomes.append(outcome)
-        return outcome.checked()
+        return outcome.require_done()
 
     return run
 

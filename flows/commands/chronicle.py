@@ -44,7 +44,7 @@ def lineage(
     as_json: AsJson = False,
 ) -> None:
     """Show what a version was made from, with digests, and how to get each part back."""
-    _, found = registered(version)
+    _, found = client_and_lineage(version)
     say_found(found.record(), lineage_lines(found, model_name()), as_json=as_json)
 
 
@@ -72,7 +72,7 @@ def history_line(version: "VersionSummary") -> str:
     )
 
 
-def registered(version: str) -> tuple["MlflowClient", "Lineage"]:
+def client_and_lineage(version: str) -> tuple["MlflowClient", "Lineage"]:
     """The registry's client, and what a version was made from.
 
     Raises DataError if nothing is registered; TrackingError if there is no such version, or the

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from astra_core.errors import DataError
-from flows.commands.chronicle import model_name, registered
+from flows.commands.chronicle import client_and_lineage, model_name
 from tasks.machine.console import quiet_libraries, say
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def restore(
     from tasks.tracking.store import store_errors
 
     quiet_libraries()
-    client, found = registered(version)
+    client, found = client_and_lineage(version)
     with store_errors():
-        kept = _kept(client, found, model_name())
+        kept = _read_kept(client, found, model_name())
     # A run between two stages holds no output, but reads params.yaml again.
     with in_turn(waits=False):
         before = put_back(kept)
@@ -44,7 +44,7 @@ def restore(
             say(line)
 
 
-def _kept(client: "MlflowClient", found: "Lineage", name: str) -> dict[Path, str]:
+def _read_kept(client: "MlflowClient", found: "Lineage", name: str) -> dict[Path, str]:
     """The files that registration kept beside the version's evaluation."""
     from tasks.tracking.artifacts import fetched, kept_files
     from tasks.tracking.registry.evidence import evaluation_folder

@@ -112,9 +112,9 @@ def _show_plan(
 
 
 def _decision(request: "RunRequest") -> "PromotionDecision | None":
-    from flows.runs.confirmation import confirmed
+    from flows.runs.confirmation import standing_decision
 
-    if (decision := confirmed(request)) is not None:
+    if (decision := standing_decision(request)) is not None:
         return decision
     from flows.servers.environment import quiet_run
 

@@ -14,7 +14,7 @@ from astra_core.errors.exception_text import shortened
 from astra_parts.bodies import MOST_JSON
 from flows.servers.access import header
 from flows.servers.addresses import client_environment
-from flows.servers.keeper import kept
+from flows.servers.keeper import keeper_command
 from flows.servers.processes import KEEPER, child_environment, run_group, stage_command
 from flows.servers.services import WORK_POOL, ServiceError, service_named, worker_command
 from tasks.params.yaml_files import load_yaml, read_yaml_text
@@ -43,7 +43,10 @@ def run_worker() -> int:
 
     close_lost_runs()
     return run_group(
-        kept(worker_command()), environment=environment, farewell=KEEPER, stdin=subprocess.PIPE
+        keeper_command(worker_command()),
+        environment=environment,
+        farewell=KEEPER,
+        stdin=subprocess.PIPE,
     )
 
 

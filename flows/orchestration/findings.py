@@ -35,7 +35,7 @@ def publish_evaluation(evaluation: Path = EVALUATION) -> None:
 def evaluation_page(record: EvaluationRecord) -> str:
     """Both attackers' success with intervals, the gain, diversity, and success by category."""
     before, after = (record.rate(role).spelled() for role in ("baseline", "attacker"))
-    unique = [_spelled(own.get("unique_probes")) for own in (record.baseline, record.attacker)]
+    unique = [_spell(own.get("unique_probes")) for own in (record.baseline, record.attacker)]
     rows = [
         "| | untrained | trained |",
         "|---|---|---|",
@@ -49,7 +49,7 @@ def evaluation_page(record: EvaluationRecord) -> str:
     return with_categories("\n".join([gain, "", *rows, ""]), record.categories)
 
 
-def _spelled(figure: object) -> str:
+def _spell(figure: object) -> str:
     return f"{figure:.2f}" if isinstance(figure, int | float) else "unknown"
 
 

@@ -26,7 +26,7 @@ class StageOutcome:
     message: str = ""
     error: StageError | None = None
 
-    def checked(self) -> "StageOutcome":
+    def require_done(self) -> "StageOutcome":
         """The same outcome, if the stage is done.
 
         Raises StageError if the stage is not done; the message is the stage's own.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tasks.promotion.decision import PromotionDecision
 
 
-def confirmed(request: RunRequest) -> "PromotionDecision | None":
+def standing_decision(request: RunRequest) -> "PromotionDecision | None":
     """The decision of a run that finds every stage up to date; None if something must run.
 
     Loading Prefect and torch takes longer than all the rest. Where a lasting server runs, the

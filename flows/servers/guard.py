@@ -71,7 +71,7 @@ class OwnPagesOnly:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes the request on, or rejects it."""
         if scope["type"] == "lifespan" or _is_own(Headers(scope=scope)):
-            await self._app(scope, receive, _restricted(send))
+            await self._app(scope, receive, _add_policy(send))
         elif scope["type"] == "websocket":
             await WebSocketClose(POLICY_VIOLATION, "foreign origin")(scope, receive, send)
         else:
@@ -83,7 +83,7 @@ def _is_own(headers: Headers) -> bool:
     return all(urlsplit(origin).netloc == headers.get("host") for origin in origins)
 
 
-def _restricted(send: Send) -> Send:
+def _add_policy(send: Send) -> Send:
     async def forward(message: Message) -> None:
         if message["type"] == "http.response.start":
             MutableHeaders(scope=message)["Content-Security-Policy"] = POLICY

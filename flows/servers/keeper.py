@@ -15,7 +15,7 @@ from flows.servers.processes import SERVER, run_group, stage_command
 from tasks.pipeline.failures import Stopped, exit_status, stop_on_terminate
 
 
-def kept(command: Sequence[str]) -> list[str]:
+def keeper_command(command: Sequence[str]) -> list[str]:
     """The command under a keeper, which needs a pipe as its standard input."""
     return [*stage_command("flows.servers.keeper"), *command]
 

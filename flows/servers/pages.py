@@ -89,7 +89,7 @@ def _running_server() -> Service:
 
 def stop_pages() -> None:
     """Stops the servers that ``astra ui --detach`` left running."""
-    left = services.remembered()
+    left = services.remembered_services()
     services.stop(left)
     say(f"stopped {', '.join(service.name for service in left)}" if left else "nothing was running")
 

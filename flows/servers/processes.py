@@ -61,7 +61,7 @@ def run_group(
     """
     process: subprocess.Popen[bytes] | None = None
     try:
-        with _undisturbed():
+        with _delay_signals():
             process = subprocess.Popen(  # noqa: S603
                 command,
                 env={**environment, STARTED_BY: str(os.getpid())},
@@ -110,7 +110,7 @@ def start_process(
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def _delay_signals() -> Iterator[None]:
     """Delays signals that ask us to end until after the block.
 
     An exception of a handler while a process is being started would leave it without an owner.

@@ -15,7 +15,7 @@ from typing import Any
 from astra_core.errors import AstraError
 from astra_core.files import read_json, write_json
 from flows.servers.access import auth_string, client_variables, server_variables
-from flows.servers.keeper import kept
+from flows.servers.keeper import keeper_command
 from flows.servers.processes import (
     KEEPER,
     SERVER,
@@ -107,7 +107,7 @@ def mlflow_server(port: int, *, lasting: bool = True) -> Service:
     address = f"http://127.0.0.1:{port}"
     environment = {**environment, AUTH: auth_string()}
     # It has no lifeline of its own, nor has a worker.
-    command = command if lasting else kept(command)
+    command = command if lasting else keeper_command(command)
     return start(MLFLOW, command, environment, url=address, lasting=lasting)
 
 
@@ -117,7 +117,7 @@ def worker(api_url: str, *, lasting: bool = True) -> Service:
     A run that an earlier worker left behind is closed first.
     """
     close_lost_runs(api_url)
-    command = worker_command() if lasting else kept(worker_command())
+    command = worker_command() if lasting else keeper_command(worker_command())
     return start("worker", command, client_variables(api_url, auth_string()), lasting=lasting)
 
 
@@ -161,7 +161,7 @@ def remember(services: Sequence[Service]) -> None:
 
 def running() -> list[Service]:
     """The services that were recorded and still run."""
-    return [service for service in remembered() if service.is_alive()]
+    return [service for service in remembered_services() if service.is_alive()]
 
 
 def service_named(name: str) -> Service | None:
@@ -169,7 +169,7 @@ def service_named(name: str) -> Service | None:
     return next((service for service in running() if service.name == name), None)
 
 
-def remembered() -> list[Service]:
+def remembered_services() -> list[Service]:
     """The services that were recorded, whether they run or not."""
     file = project_root() / SERVICES
     if not file.is_file():

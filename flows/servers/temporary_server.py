@@ -68,13 +68,13 @@ def stop_temporary_server(server: Service) -> None:
 
 def is_temporary(api: str) -> bool:
     """Whether the server with this API ends with its run."""
-    return any(api == f"{server.url}/api" for _, _, server in _remembered())
+    return any(api == f"{server.url}/api" for _, _, server in _entries())
 
 
 def end_leftovers() -> int:
     """The number of servers that had lost their run and were stopped."""
     ended = 0
-    for path, run, server in _remembered():
+    for path, run, server in _entries():
         if run.is_alive():
             continue
         if server.is_alive():
@@ -102,7 +102,7 @@ def _remember(server: Service) -> None:
     write_json({"run": asdict(run), "server": asdict(server)}, _place(run.pid))
 
 
-def _remembered() -> Iterator[tuple[Path, Service, Service]]:
+def _entries() -> Iterator[tuple[Path, Service, Service]]:
     for path in sorted(FOLDER.glob("*.json")):
         try:
             record = read_json(path)

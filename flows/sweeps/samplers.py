@@ -47,7 +47,7 @@ def random(axes: Sequence[Axis], count: int, found: Found) -> list[Setting]:
     drawn: dict[Setting, None] = {}
     for number in range(count + _TRIES):
         rng = generator(derive_key(0, "sweep", number))
-        drawn[tuple(axis.assign(_drawn(axis, rng)) for axis in axes)] = None
+        drawn[tuple(axis.assign(_draw(axis, rng)) for axis in axes)] = None
         if len(drawn) == count:
             break
     return [setting for setting in drawn if setting not in found]
@@ -103,7 +103,7 @@ def _distribution(axis: Axis) -> Any:
     return FloatDistribution(axis.low, axis.high, log=axis.scale == "log")
 
 
-def _drawn(axis: Axis, rng: Any) -> str | float:
+def _draw(axis: Axis, rng: Any) -> str | float:
     if axis.scale == "choice":
         return axis.values[int(rng.integers(len(axis.values)))]
     if axis.scale == "log":

@@ -32,10 +32,10 @@ def measure(number: int, place: HardeningPlace) -> Hardening:
     path = place.file(f"round_{number}.json")
     if not path.is_file():
         write_record(_round(number, place), path)
-    return gathered(number, place)
+    return gather(number, place)
 
 
-def gathered(number: int, place: HardeningPlace) -> Hardening:
+def gather(number: int, place: HardeningPlace) -> Hardening:
     """What was measured up to this round."""
     success = {
         target: {

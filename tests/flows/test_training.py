@@ -78,7 +78,7 @@ def test_stages_run_in_order_until_one_fails():
     def run(name, /, *, force=False):
         seen.append((name, force))
         error = StageError("no models") if name == "models" else None
-        return StageOutcome(name, "Completed", 0.0, 1, error=error).checked()
+        return StageOutcome(name, "Completed", 0.0, 1, error=error).require_done()
 
     with pytest.raises(StageError, match="no models"):
         run_stages(RunRequest(start="validation", end="training", force=True), run)

@@ -23,7 +23,7 @@ def test_the_report_is_published_when_a_stage_fails(in_flow):
         with pipeline_report() as outcomes:
             for outcome in (DONE, REFUSED):
                 outcomes.append(outcome)
-                outcome.checked()
+                outcome.require_done()
 
     with pytest.raises(StageError, match=r"^too few$"):
         in_flow(run)

@@ -96,7 +96,7 @@ def test_a_gate_is_not_asked_twice_and_speaks_for_itself(toy, in_flow):
     assert ("Failed", 1) == (outcome.state, outcome.attempts)
     assert 1 == _num_runs()
     with pytest.raises(StageError, match=r"^dev must hold 20 prompts, got 3$"):
-        outcome.checked()
+        outcome.require_done()
 
 
 @each_row("delay_s", [0.5, 4.0])

@@ -31,7 +31,7 @@ def test_a_limit_is_an_error_of_its_own(tmp_path, monkeypatch):
 def test_an_outcome_with_an_error_raises_it():
     done = StageOutcome("toy", "Completed", 1.0, 1)
 
-    assert done is done.checked()
+    assert done is done.require_done()
     with pytest.raises(StageError, match="own words"):
-        StageOutcome("toy", "Failed", 1.0, 1, error=StageError("own words")).checked()
+        StageOutcome("toy", "Failed", 1.0, 1, error=StageError("own words")).require_done()
     assert not Path("out.txt").exists()

@@ -2,7 +2,7 @@ import pytest
 from project import run_in
 from shared import finished_project
 
-from flows.runs.confirmation import confirmed
+from flows.runs.confirmation import standing_decision
 from flows.runs.requests import RunRequest
 
 # Fails where the run has imported one of them.
@@ -13,8 +13,8 @@ RUN = (
 
 
 def test_a_request_for_less_or_more_than_a_look_is_no_confirmation():
-    assert confirmed(RunRequest(force=True)) is None
-    assert confirmed(RunRequest(end="training")) is None
+    assert standing_decision(RunRequest(force=True)) is None
+    assert standing_decision(RunRequest(end="training")) is None
 
 
 @pytest.mark.real

@@ -5,7 +5,7 @@ import psutil
 import pytest
 from each_row import each_row
 
-from flows.servers.keeper import kept
+from flows.servers.keeper import keeper_command
 
 pytestmark = pytest.mark.real
 
@@ -14,7 +14,10 @@ TELL_AND_SLEEP = "import os, time; print(os.getpid(), flush=True); time.sleep(30
 
 def _keep(code):
     return subprocess.Popen(
-        kept([sys.executable, "-c", code]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        keeper_command([sys.executable, "-c", code]),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -33,7 +36,10 @@ def test_whoever_keeps_it_may_be_gone_before_it_starts(attempt, tmp_path):
     del attempt  # The end can fall anywhere in the start, so it is tried several times.
     code = f"import time; time.sleep(300)  # {tmp_path}"
     ended = subprocess.run(
-        kept([sys.executable, "-c", code]), stdin=subprocess.DEVNULL, check=False, timeout=300
+        keeper_command([sys.executable, "-c", code]),
+        stdin=subprocess.DEVNULL,
+        check=False,
+        timeout=300,
     )
     left = [p for p in psutil.process_iter(["cmdline"]) if code in (p.info["cmdline"] or ())]
 

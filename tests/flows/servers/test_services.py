@@ -97,7 +97,7 @@ def test_what_a_killed_service_left_behind_is_stopped_with_it():
     leader.wait()
     assert sleeper.is_running()
 
-    services.stop(services.remembered())
+    services.stop(services.remembered_services())
     assert not sleeper.is_running() or sleeper.status() == psutil.STATUS_ZOMBIE
 
 

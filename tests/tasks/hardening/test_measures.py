@@ -5,7 +5,7 @@ from hardening_world import make_hardening_world
 
 from astra_core.files import read_json, write_json
 from astra_parts.testing import tiny_language_model
-from tasks.hardening.measures import _nats, gathered, measure
+from tasks.hardening.measures import _nats, gather, measure
 from tasks.hardening.pairs import AnsweredRequest
 
 
@@ -60,6 +60,6 @@ def test_what_was_measured_is_not_measured_again(measured):
     write_json({"rate": found.success[0][0].record(), "num_prompts": 7}, place.file("x.json"))
     place.file("x.json").replace(place.file("success_0_0.json"))
 
-    assert 7 == measure(1, place).num_prompts == gathered(1, place).num_prompts
+    assert 7 == measure(1, place).num_prompts == gather(1, place).num_prompts
     names = written.keys() - {"success_0_0.json"}
     assert all(place.file(name).read_bytes() == written[name] for name in names)
