@@ -46,7 +46,7 @@ def _row(check: Check) -> dict[str, Any]:
     result = ExpectationValidationResult(
         success=check.success,
         expectation_config=check.expectation.configuration,
-        result={} if check.note else _seen(check),
+        result={} if check.note else _observation(check),
         exception_info={
             "raised_exception": bool(check.note),
             "exception_message": check.note or None,
@@ -57,7 +57,7 @@ def _row(check: Check) -> dict[str, Any]:
     return {"check": check.check, "level": check.level, "cells": block["table"][0]}
 
 
-def _seen(check: Check) -> dict[str, Any]:
+def _observation(check: Check) -> dict[str, Any]:
     if check.observed is not None:
         return {"observed_value": check.observed}
     count = int(check.unexpected)

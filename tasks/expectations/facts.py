@@ -130,7 +130,7 @@ class SetFacts:
             }
         )
 
-    def spelled(self, number: Any) -> str:
+    def id_of(self, number: Any) -> str:
         """The id that became this number."""
         return self._names.get(int(number), f"{int(number):016x}")
 

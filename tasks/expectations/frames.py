@@ -48,7 +48,7 @@ def validate_frame(
     return ValidationReport(subject=suite.name, num_rows=len(rows), checks=tuple(checks))
 
 
-def joined(reports: Sequence[ValidationReport]) -> ValidationReport:
+def join_reports(reports: Sequence[ValidationReport]) -> ValidationReport:
     """One report on consecutive pieces of a frame, as if they had been validated together.
 
     For row-level checks only: a check of a table as a whole is not the sum over its pieces. A check

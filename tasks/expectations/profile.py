@@ -25,9 +25,9 @@ _WORD = re.compile(r"\w+")
 def prompt_profile(frame: pd.DataFrame) -> Profile:
     """Of the rows of ``prompt_facts`` with their ``prompt_score``: lengths, scores and words."""
     return {
-        "characters": _binned(frame["num_characters"], _LENGTHS),
-        "words": _binned(frame["num_words"], _LENGTHS),
-        "score": _binned(frame["prompt_score"], _SCORES),
+        "characters": _bin_counts(frame["num_characters"], _LENGTHS),
+        "words": _bin_counts(frame["num_words"], _LENGTHS),
+        "score": _bin_counts(frame["prompt_score"], _SCORES),
         "vocabulary": _vocabulary(frame["text"]),
     }
 
@@ -36,14 +36,14 @@ def rollout_profile(facts: pd.DataFrame) -> Profile:
     """Of the turns of ``rollout_facts`` that did not fail: lengths and scores."""
     held = facts[facts["failed"] == 0.0]
     return {
-        "probe_tokens": _binned(held["num_probe_ids"], _LENGTHS),
-        "reply_characters": _binned(held["response_characters"], _LENGTHS),
-        "score": _binned(held["score"].dropna(), _SCORES),
-        "probe_score": _binned(held["probe_score"].dropna(), _SCORES),
+        "probe_tokens": _bin_counts(held["num_probe_ids"], _LENGTHS),
+        "reply_characters": _bin_counts(held["response_characters"], _LENGTHS),
+        "score": _bin_counts(held["score"].dropna(), _SCORES),
+        "probe_score": _bin_counts(held["probe_score"].dropna(), _SCORES),
     }
 
 
-def added(first: Profile, second: Profile) -> Profile:
+def add_profiles(first: Profile, second: Profile) -> Profile:
     """The profile of both sets of rows together; the first may be empty."""
     return {
         name: [a + b for a, b in zip(first.get(name) or [0] * len(counts), counts, strict=True)]
@@ -51,7 +51,7 @@ def added(first: Profile, second: Profile) -> Profile:
     }
 
 
-def _binned(values: pd.Series, ends: np.ndarray) -> list[int]:
+def _bin_counts(values: pd.Series, ends: np.ndarray) -> list[int]:
     """How many values are at most each end and above the one before; the last takes all above."""
     places = np.minimum(np.searchsorted(ends, values.to_numpy(float)), len(ends) - 1)
     return [int(count) for count in np.bincount(places, minlength=len(ends))]

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from tasks.expectations.report import Level
-from tasks.expectations.suites import holds, named, suite_of
+from tasks.expectations.suites import expectation, holds, suite_of
 
 if TYPE_CHECKING:
     from great_expectations import ExpectationSuite
@@ -35,10 +35,10 @@ def rollout_suite(
 
     filled, mean = gx.ExpectColumnValuesToNotBeNull, gx.ExpectColumnMeanToBeBetween
     of_all = [
-        named(gx.ExpectTableRowCountToBeBetween, "rows_present", min_value=1),
-        named(filled, "row_id_present", column="row_id"),
-        named(gx.ExpectColumnValuesToBeUnique, "row_id_unique", column="row_id"),
-        named(mean, "failed_fraction", column="failed", max_value=max_failed_fraction),
+        expectation(gx.ExpectTableRowCountToBeBetween, "rows_present", min_value=1),
+        expectation(filled, "row_id_present", column="row_id"),
+        expectation(gx.ExpectColumnValuesToBeUnique, "row_id_unique", column="row_id"),
+        expectation(mean, "failed_fraction", column="failed", max_value=max_failed_fraction),
     ]
     tree = [holds(name, name) for name in ("depth_matches", "parent_matches", "parent_known")]
     tokens = _token_checks(vocabulary_size)
@@ -98,7 +98,7 @@ def _warnings() -> list[Any]:
     distinct = gx.ExpectColumnProportionOfUniqueValuesToBeBetween
 
     def at_most(check: str, column: str, share: float) -> Any:
-        return named(mean, check, "warning", column=column, max_value=share)
+        return expectation(mean, check, "warning", column=column, max_value=share)
 
     def success(check: str, **bounds: Any) -> Any:
         return of_judged(mean, check, level="warning", column="success", **bounds)
@@ -127,7 +127,7 @@ def of_ok(kind: Any, check: str, *, level: Level = "critical", **rest: Any) -> A
     """An expectation of the turns that did not fail."""
     from great_expectations.expectations.row_conditions import Column
 
-    return named(kind, check, level, row_condition=Column("failed") == 0.0, **rest)
+    return expectation(kind, check, level, row_condition=Column("failed") == 0.0, **rest)
 
 
 def of_judged(kind: Any, check: str, *, level: Level = "critical", **rest: Any) -> Any:
@@ -135,7 +135,7 @@ def of_judged(kind: Any, check: str, *, level: Level = "critical", **rest: Any) 
     from great_expectations.expectations.row_conditions import Column
 
     is_judged = (Column("failed") == 0.0) & (Column("unjudged") == 0.0)
-    return named(kind, check, level, row_condition=is_judged, **rest)
+    return expectation(kind, check, level, row_condition=is_judged, **rest)
 
 
 def of_ok_holds(check: str, column: str) -> Any:

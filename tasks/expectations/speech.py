@@ -41,7 +41,7 @@ def speech_facts(frame: pd.DataFrame, limits: TokenLimits) -> dict[str, Any]:
             float(any(is_degenerate(text, probe=probe) for text in own))
             for probe, own in zip(probes, replies, strict=True)
         ],
-        "probe_cut": [_reached([number], limits.probe) for number in num_probe_ids],
+        "probe_cut": [_share_at_limit([number], limits.probe) for number in num_probe_ids],
         **_endings(frame, num_reply_ids, limits.response),
         "ends_at_once": [float(number <= 1) for number in num_probe_ids],
     }
@@ -75,7 +75,7 @@ def _endings(
     reasons = [list(own) for own in told] or [[]] * len(frame)
     return {
         "reply_cut": [
-            max(_share(own, "length"), _reached(sizes, limit))
+            max(_share(own, "length"), _share_at_limit(sizes, limit))
             for own, sizes in zip(reasons, num_ids, strict=True)
         ],
         "reply_filtered": [_share(own, "filter") for own in reasons],
@@ -90,7 +90,7 @@ def _key(texts: Sequence[str]) -> str:
     return hashlib.blake2b("\n".join(texts).encode(), digest_size=8).hexdigest()
 
 
-def _reached(sizes: Sequence[int], limit: int | None) -> float:
+def _share_at_limit(sizes: Sequence[int], limit: int | None) -> float:
     """Share of the texts that are as long as they could be; unknown lengths count as shorter."""
     if limit is None or not sizes:
         return 0.0

@@ -45,11 +45,11 @@ def prompt_row_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
         limits["non_ascii"] = ("non_ascii_fraction", other)
     findings = BROKEN_TEXT + (PERSONAL_DATA if validation.reject_personal_data else ())
     within = [
-        named(ExpectColumnValuesToBeBetween, check, "row", column=column, **bounds)
+        expectation(ExpectColumnValuesToBeBetween, check, "row", column=column, **bounds)
         for check, (column, bounds) in limits.items()
     ]
     clean = [
-        named(
+        expectation(
             ExpectTextToHoldNo,
             finding,
             "row",
@@ -76,11 +76,11 @@ def prompt_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
     within, without = gx.ExpectColumnValuesToBeInSet, gx.ExpectColumnValuesToNotBeInSet
     mean, most_rejected = gx.ExpectColumnMeanToBeBetween, validation.max_rejected_fraction
     present = [
-        named(filled, f"{name}_present", column=name)
+        expectation(filled, f"{name}_present", column=name)
         for name in ("prompt_id", "text", "split", "family")
     ]
     leaks = [
-        named(
+        expectation(
             ExpectNoLeakage,
             check,
             key=key,
@@ -90,15 +90,17 @@ def prompt_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
     ]
     of_the_whole = [
         holds("id_matches_text", "id_matches"),
-        named(gx.ExpectColumnValuesToBeUnique, "id_unique", column="prompt_id"),
-        named(between, "text_not_empty", column="num_characters", min_value=1),
-        named(within, "split_known", column="split", value_set=list(SPLITS)),
+        expectation(gx.ExpectColumnValuesToBeUnique, "id_unique", column="prompt_id"),
+        expectation(between, "text_not_empty", column="num_characters", min_value=1),
+        expectation(within, "split_known", column="split", value_set=list(SPLITS)),
         *leaks,
-        named(mean, "rejected_fraction", column="rejected", max_value=most_rejected),
-        named(without, "licence_known", "warning", column="licence", value_set=["unknown", ""]),
+        expectation(mean, "rejected_fraction", column="rejected", max_value=most_rejected),
+        expectation(
+            without, "licence_known", "warning", column="licence", value_set=["unknown", ""]
+        ),
     ]
     enough = [
-        named(
+        expectation(
             gx.ExpectTableRowCountToBeBetween,
             f"{split}_rows",
             min_value=validation.min_prompts,
@@ -113,10 +115,10 @@ def holds(check: str, column: str) -> Any:
     """A critical expectation that a fact is true of every row."""
     from great_expectations.expectations import ExpectColumnValuesToBeInSet
 
-    return named(ExpectColumnValuesToBeInSet, check, column=column, value_set=[True])
+    return expectation(ExpectColumnValuesToBeInSet, check, column=column, value_set=[True])
 
 
-def named(kind: Any, check: str, level: Level = "critical", **rest: Any) -> Any:
+def expectation(kind: Any, check: str, level: Level = "critical", **rest: Any) -> Any:
     """An expectation under the name and level it is reported by."""
     severity = "critical" if level == "critical" else "warning"
     return kind(severity=severity, meta={"check": check, "level": level}, **rest)

@@ -36,8 +36,8 @@ from tasks.expectations.facts import (
     language_facts,
     prompt_facts,
 )
-from tasks.expectations.frames import joined
-from tasks.expectations.profile import Profile, added, prompt_profile
+from tasks.expectations.frames import join_reports
+from tasks.expectations.profile import Profile, add_profiles, prompt_profile
 from tasks.expectations.report import RejectedRow
 from tasks.expectations.suites import prompt_row_suite, prompt_suite
 from tasks.machine.console import progress
@@ -120,7 +120,7 @@ def validate_prompts(
     reasons = _reasons(one_by_one)
     facts["rejected"] = (reasons > 0).astype(float)
     as_a_set = validate_frame(
-        facts, prompt_suite(setup.rules), id_column="prompt_id", spelled=set_facts.spelled
+        facts, prompt_suite(setup.rules), id_column="prompt_id", spelled=set_facts.id_of
     )
     accepted = facts.loc[facts["rejected"] == 0.0, ["family", "split"]]
     splits = Counter(accepted["split"].value_counts().to_dict())
@@ -165,7 +165,7 @@ def _hold_against_suite(
             frame["prompt_score"] = _prompt_scores(frame, validation, scoring)
             rows = frame[columns]
             reports.append(validate_frame(rows, suite, id_column="prompt_id"))
-            counts = added(counts, prompt_profile(frame[_reasons(reports[-1]) == 0]))
+            counts = add_profiles(counts, prompt_profile(frame[_reasons(reports[-1]) == 0]))
             kept.append(set_facts.of(frame))
             advance(len(frame))
             # The library leaves reference cycles that keep the rows until they are collected.
@@ -173,7 +173,7 @@ def _hold_against_suite(
     if not kept:
         msg = f"{folder} must hold at least one prompt, got none; run the stage 'prompts' again"
         raise DataError(msg)
-    return joined(reports), pd.concat(kept, ignore_index=True), counts
+    return join_reports(reports), pd.concat(kept, ignore_index=True), counts
 
 
 def _prompt_scores(

@@ -101,8 +101,8 @@ def test_an_id_of_the_set_is_a_number_that_spells_it_again():
     facts = SetFacts()
     frame = facts.of(prompt_facts(prompts("one", None, family=["Opener 3", None])))
 
-    assert prompt_id_of("one") == facts.spelled(frame["prompt_id"][0])
-    assert "Opener 3" == facts.spelled(frame["family"][0])
+    assert prompt_id_of("one") == facts.id_of(frame["prompt_id"][0])
+    assert "Opener 3" == facts.id_of(frame["family"][0])
     assert [False, True] == frame["family"].isna().tolist()
 
 

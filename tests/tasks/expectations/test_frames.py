@@ -1,7 +1,7 @@
 from each_row import each_row
 
 from tasks.expectations import Check, ValidationReport
-from tasks.expectations.frames import joined
+from tasks.expectations.frames import join_reports
 
 HELD = Check("url", "text", "row", success=True, unexpected=0)
 
@@ -16,7 +16,7 @@ def report_of(check, num_rows=20):
 
 
 def test_rows_of_a_piece_are_counted_on_from_the_pieces_before():
-    report = joined([report_of(rejecting(1, 4)), report_of(HELD, 5), report_of(rejecting(0))])
+    report = join_reports([report_of(rejecting(1, 4)), report_of(HELD, 5), report_of(rejecting(0))])
     (check,) = report.checks
 
     assert 45 == report.num_rows
@@ -26,11 +26,11 @@ def test_rows_of_a_piece_are_counted_on_from_the_pieces_before():
 
 
 def test_a_check_that_held_on_every_piece_holds():
-    assert (HELD,) == joined([report_of(HELD)] * 3).checks
+    assert (HELD,) == join_reports([report_of(HELD)] * 3).checks
 
 
 def test_no_more_ids_are_shown_than_of_one_piece():
-    (check,) = joined([report_of(rejecting(*range(8)))] * 2).checks
+    (check,) = join_reports([report_of(rejecting(*range(8)))] * 2).checks
 
     assert 10 == len(check.sample_ids)
     assert 16 == len(check.rows)
@@ -39,6 +39,6 @@ def test_no_more_ids_are_shown_than_of_one_piece():
 @each_row("others", [(), (HELD,), (rejecting(2),)])
 def test_a_check_that_could_not_be_made_on_a_piece_stops(others):
     unmade = Check("url", "text", "row", success=False, unexpected=0, note="not checked: no text")
-    (check,) = joined([report_of(piece) for piece in (*others, unmade)]).checks
+    (check,) = join_reports([report_of(piece) for piece in (*others, unmade)]).checks
 
     assert ("critical", False, "not checked: no text") == (check.level, check.success, check.note)

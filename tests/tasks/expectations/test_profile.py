@@ -1,6 +1,6 @@
 import pandas as pd
 
-from tasks.expectations.profile import added, prompt_profile, rollout_profile
+from tasks.expectations.profile import add_profiles, prompt_profile, rollout_profile
 
 PROMPTS = pd.DataFrame(
     {
@@ -48,5 +48,7 @@ def test_turns_that_failed_and_scores_that_nobody_gave_are_left_out():
 def test_the_profiles_of_pieces_add_up_to_that_of_the_whole():
     pieces = [prompt_profile(PROMPTS[:1]), prompt_profile(PROMPTS[1:])]
 
-    assert prompt_profile(PROMPTS) == added(added({}, pieces[0]), pieces[1])
-    assert prompt_profile(PROMPTS) == added(prompt_profile(PROMPTS), prompt_profile(PROMPTS[:0]))
+    assert prompt_profile(PROMPTS) == add_profiles(add_profiles({}, pieces[0]), pieces[1])
+    assert prompt_profile(PROMPTS) == add_profiles(
+        prompt_profile(PROMPTS), prompt_profile(PROMPTS[:0])
+    )

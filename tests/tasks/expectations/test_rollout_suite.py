@@ -10,7 +10,7 @@ from tasks.expectations import validate_frame, validate_rollouts
 from tasks.expectations.facts import rollout_facts
 from tasks.expectations.rollout_suite import of_judged, of_ok, of_ok_holds, rollout_suite
 from tasks.expectations.speech import NO_LIMITS, TokenLimits
-from tasks.expectations.suites import holds, named
+from tasks.expectations.suites import expectation, holds
 
 pytestmark = pytest.mark.real
 
@@ -343,7 +343,7 @@ def kind():
 
 
 def test_an_expectation_carries_its_name_and_its_level(kind):
-    made = named(kind, "mean", "warning", column="score", max_value=1.0)
+    made = expectation(kind, "mean", "warning", column="score", max_value=1.0)
 
     assert {"check": "mean", "level": "warning"} == made.meta
     assert "warning" == made.severity
