@@ -12,7 +12,7 @@ from tasks.params.schema import PARAMS_FILE, read_params, read_record
 from tasks.params.yaml_files import load_yaml
 from tasks.pipeline.dvc_files import LOCK_FILE
 from tasks.pipeline.names import STAGE_NAMES
-from tasks.pipeline.order import SCRIPT, outdated
+from tasks.pipeline.order import SCRIPT, outdated_stages
 from tasks.pipeline.reproduction import NOT_MADE, AtWorkError, changes
 from tasks.records.receipt import RECEIPT
 from tasks.tracking.database.store_check import has_store
@@ -81,7 +81,7 @@ def _changes() -> dict[str, list[str]]:
     if others := overrides():
         _lay_under(found, overlaid(read_record()))
     if SCRIPT.is_file() or others:
-        for name, why in outdated(read_params()):
+        for name, why in outdated_stages(read_params()):
             if found.get(name) != [NOT_MADE]:
                 found.setdefault(name, []).append(why)
     return found

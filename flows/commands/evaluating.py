@@ -93,7 +93,7 @@ def baselines(
     from flows.settings import examination_params, folder_or_choice
     from tasks.figures.baselines import COUNT, Baselines
     from tasks.figures.examination import EvaluationFiles, EvaluationParams, Examiner
-    from tasks.machine.tables import aligned
+    from tasks.machine.tables import align
     from tasks.pipeline.stage import sections_for
     from tasks.records.baselines import BASELINES, HEAD
     from tasks.records.prompts import read_prompts
@@ -108,14 +108,14 @@ def baselines(
     with progress("baselines", total=COUNT) as advance:
         found = Baselines(examiner, prompts, weights, own).table(advance)
     write_record(found, BASELINES)
-    lines = [*aligned([HEAD, *(row.told() for row in found.rows)]), *found.notes()]
+    lines = [*align([HEAD, *(row.told() for row in found.rows)]), *found.notes()]
     say_found(asdict(found), lines, as_json=as_json)
 
 
 def _table(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     """Attack success, a line for each attacker, a column for each target."""
     from astra_core.metrics.statistics import Interval
-    from tasks.machine.tables import aligned
+    from tasks.machine.tables import align
     from tasks.records.evaluation import RATE
 
     targets = list(dict.fromkeys(cell["target"] for cell in cells))
@@ -124,4 +124,4 @@ def _table(cells: Sequence[Mapping[str, Any]]) -> list[str]:
         rate = Interval.read(cell["record"]["attacker"][RATE])
         rows.setdefault(cell["attacker"], []).append(rate.spelled(".1%"))
     lines = [["attack success", *targets], *([name, *rates] for name, rates in rows.items())]
-    return [*aligned(lines), f"on {cells[0]['record']['num_prompts']} test prompts"]
+    return [*align(lines), f"on {cells[0]['record']['num_prompts']} test prompts"]

@@ -16,7 +16,7 @@ from tasks.machine.time_words import duration
 from tasks.params.schema import Params
 from tasks.pipeline.durations import expected_seconds
 from tasks.pipeline.names import PROMOTION
-from tasks.pipeline.order import outdated, stages
+from tasks.pipeline.order import outdated_stages, stages
 from tasks.trials.workload import cost_of_a_reply, replies_by_stage
 
 UP_TO_DATE, WOULD_RUN, MAY_RUN, DECIDES = "up to date", "would run", "may run", "would decide"
@@ -108,7 +108,7 @@ def plan_run(request: RunRequest, params: Params) -> RunPlan:
     """The plan of the run, from DVC and the reports of the last run."""
     set_environment(params)
     reasons = changed_stages()
-    for name, why in outdated(params):
+    for name, why in outdated_stages(params):
         if why not in reasons.setdefault(name, []):
             reasons[name].append(why)
     if request.force:

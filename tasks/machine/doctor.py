@@ -118,7 +118,7 @@ def _packages() -> Iterator[CheckResult]:
     wrong = {
         name: got
         for name, want in pins.items()
-        if (got := _installed(name)) != want.partition("+")[0]
+        if (got := _installed_version(name)) != want.partition("+")[0]
     }
     for name, got in wrong.items():
         problem = f"must be {pins[name]}, got {got or 'none'}"
@@ -141,7 +141,7 @@ def _pins(lock: Path) -> dict[str, str]:
     return {name: pin for name, pin, marker in found if not marker or Marker(marker).evaluate()}
 
 
-def _installed(name: str) -> str | None:
+def _installed_version(name: str) -> str | None:
     """The installed version, without the local part that names a build such as +cpu."""
     try:
         return importlib.metadata.version(name).partition("+")[0]

@@ -11,7 +11,7 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+def align(lines: Sequence[Sequence[str]]) -> list[str]:
     """The lines of a table, each column as wide as its widest cell."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return [

@@ -46,12 +46,12 @@ SCRIPTS = MappingProxyType(
 """The scripts of each language, by Unicode's names; languages by their code of ISO 639-1."""
 
 
-def _known(language: str) -> str:
+def _check_language(language: str) -> str:
     if language not in SCRIPTS:
         msg = "must be a code of ISO 639-1 such as en, de or zh"
         raise ValueError(msg)
     return language
 
 
-Language = Annotated[str, AfterValidator(_known)]
+Language = Annotated[str, AfterValidator(_check_language)]
 """A language that has its scripts above."""

@@ -41,7 +41,7 @@ def plugin_names(record: Any) -> Iterator[str]:
 def plugin_data(record: Any) -> tuple[Path, ...]:
     """The files and folders outside of ``plugins/`` that options of named plug-ins name, sorted."""
     own = PLUGINS.resolve()
-    named = {Path(text) for each in _plugins(record) for text in _named(each["options"])}
+    named = {Path(text) for each in _plugins(record) for text in _file_names(each["options"])}
     return tuple(
         sorted(
             path
@@ -71,7 +71,7 @@ def _mappings(record: Any) -> Iterator[Mapping[str, Any]]:
             yield from _mappings(value)
 
 
-def _named(options: Any) -> Iterator[str]:
+def _file_names(options: Any) -> Iterator[str]:
     """The texts that options give as files, those of the parts among them."""
     for part in _mappings(options):
         for key in DATA & part.keys():

@@ -31,9 +31,9 @@ class Key:
 
     def line(self) -> str:
         """The key as params.yaml has it, its default where that differs, and what it means."""
-        default = "" if self.value == self.default else f"default {_written(self.default)}; "
+        default = "" if self.value == self.default else f"default {_text(self.default)}; "
         told = f"{default}{self.meaning}"
-        return f"{self.name}: {_written(self.value)}" + (f"  # {told}" if told else "")
+        return f"{self.name}: {_text(self.value)}" + (f"  # {told}" if told else "")
 
 
 def keys_of(params: Params, record: Mapping[str, Any], section: str = "") -> list[Key]:
@@ -120,7 +120,7 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 
-def _written(value: Any) -> str:
+def _text(value: Any) -> str:
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
 
 

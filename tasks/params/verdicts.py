@@ -45,18 +45,18 @@ def _code_digest(folder: Path) -> str:
 
 def is_known(key: str) -> bool:
     """Whether parameters with this key have passed the check before, in this working folder."""
-    return key in _known()
+    return key in _read_keys()
 
 
 def remember(key: str) -> None:
     """Writes down that they pass; where nothing can be written, they are checked again."""
-    known = [key, *(other for other in _known() if other != key)]
+    known = [key, *(other for other in _read_keys() if other != key)]
     with suppress(OSError, DiskFullError):
         FILE.parent.mkdir(mode=0o700, exist_ok=True)
         write_json(known[:_MOST], FILE)
 
 
-def _known() -> list[str]:
+def _read_keys() -> list[str]:
     try:
         found = read_json(FILE)
     except (OSError, ValueError):

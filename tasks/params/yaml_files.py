@@ -73,7 +73,7 @@ def load_yaml(text: str, *, subject: str, way_out: str) -> Any:
     Raises ConfigurationError if it holds tags, repeated keys or values that cannot be built.
     """
     try:
-        return deepcopy(_built(text))
+        return deepcopy(_load(text))
     except Exception as error:  # noqa: BLE001 - the boundary to the parser
         msg = f"{subject} must be YAML of plain values, got: {reason_of(error)}; {way_out}"
         raise ConfigurationError(msg) from None
@@ -90,7 +90,7 @@ def _count(text: str) -> None:
 
 
 @lru_cache(maxsize=16)
-def _built(text: str) -> Any:
+def _load(text: str) -> Any:
     from ruamel.yaml import YAML
 
     return YAML(typ="safe").load(text)

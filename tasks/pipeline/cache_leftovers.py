@@ -73,7 +73,7 @@ def cache_leftovers(needed: Iterable[str] = (), *, min_days: float) -> CacheLeft
     """
     if not CACHE.is_dir():
         return CacheLeftovers()
-    reason = _shared()
+    reason = _reason_to_keep()
     if reason:
         return CacheLeftovers(kept_for=reason)
     since = time.time() - min_days * _DAY_S
@@ -97,7 +97,7 @@ def cache_leftovers(needed: Iterable[str] = (), *, min_days: float) -> CacheLeft
     )
 
 
-def _shared() -> str:
+def _reason_to_keep() -> str:
     """Why the cache may hold what others need; empty for a cache of this project alone."""
     from dvc.repo import Repo
 

@@ -192,7 +192,7 @@ def drift(
     return f"{path}:{line + 1} must be '{want}', got '{got}'; run 'astra render'"
 
 
-def outdated(params: Params) -> Iterator[tuple[str, str]]:
+def outdated_stages(params: Params) -> Iterator[tuple[str, str]]:
     """Stages whose entry in dvc.yaml is another one than ``render()`` would write, and why."""
     import yaml
 

@@ -111,7 +111,7 @@ def sections_for(params_class: type[Sections], params: Params) -> Sections:
 
 def plain_sections(params: Any) -> dict[str, Any]:
     """The tracked sections of a stage's parameters as JSON, by name: what decides its result."""
-    tracked = {name: getattr(params, name) for name in _tracked(type(params))}
+    tracked = {name: getattr(params, name) for name in _tracked_fields(type(params))}
     return {
         name: section.model_dump(mode="json") if isinstance(section, BaseModel) else section
         for name, section in tracked.items()
@@ -198,7 +198,7 @@ def _sections_of(params_class: type[Any], where: str) -> tuple[str, ...]:
     hints = get_type_hints(params_class)
     for each in fields(params_class):
         _check_section(each, hints[each.name], where)
-    return _tracked(params_class)
+    return _tracked_fields(params_class)
 
 
 def _paths_of(files_class: type[Any], where: str) -> dict[Role, list[Path]]:
@@ -252,7 +252,7 @@ def _path_of(each: "Field[Any]", where: str) -> Path:
     return path
 
 
-def _tracked(params_class: type[Any]) -> tuple[str, ...]:
+def _tracked_fields(params_class: type[Any]) -> tuple[str, ...]:
     hints = get_type_hints(params_class, include_extras=True)
     marks = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
     return tuple(name for name in hints if _Untracked not in marks[name])
