@@ -235,10 +235,10 @@ def _write(
     chosen: "Sequence[tuple[ArchivedFinding, str]]", name: str, to: Path, level: "Detail"
 ) -> None:
     from tasks.findings.exports import export
-    from tasks.findings.listing import shown
+    from tasks.findings.listing import limit_detail
     from tasks.findings.replay import SuiteCase
 
-    cases = [SuiteCase(shown(each, level), label=label) for each, label in chosen]
+    cases = [SuiteCase(limit_detail(each, level), label=label) for each, label in chosen]
     for place in export(name, cases, to):
         say(f"{place} has {len(chosen)} findings, their text {level}")
 
@@ -248,13 +248,16 @@ def _repeat(
 ) -> None:
     """Asks the target again; exits with 1 if a finding succeeds, with 3 if one has no answer."""
     from tasks.findings.exports import export
-    from tasks.findings.listing import shown
+    from tasks.findings.listing import limit_detail
     from tasks.findings.replay import SuiteCase
     from tasks.pipeline.failures import EXIT_GATE
 
     found = replayer.replay(chosen)
     # What is told is what this target said, as far as it was asked.
-    outcomes = [SuiteCase(shown(own.seen(), level), bool(own.hit), own.failure) for own in found]
+    outcomes = [
+        SuiteCase(limit_detail(own.replayed_finding(), level), bool(own.hit), own.failure)
+        for own in found
+    ]
     for place in export(name, outcomes, to):
         say(f"{place} is written")
     hits, lost = sum(bool(own.hit) for own in found), sum(bool(own.failure) for own in found)
@@ -266,9 +269,9 @@ def _repeat(
 def _show(
     one: "ArchivedFinding", label: "FindingLabel | None", reveal: bool, as_json: bool
 ) -> None:
-    from tasks.findings.listing import conversation_lines, shown
+    from tasks.findings.listing import conversation_lines, limit_detail
 
-    told = shown(one, "full" if reveal else "masked")
+    told = limit_detail(one, "full" if reveal else "masked")
     say_found(_record(told, label), conversation_lines(told, label), as_json=as_json)
 
 
@@ -282,10 +285,10 @@ def _list(
     chosen: Sequence["ArchivedFinding"], *, count: int, reveal: bool, as_json: bool, is_all: bool
 ) -> None:
     from tasks.findings.labels import held_share, newest_label, read_labels
-    from tasks.findings.listing import line_of, shown
+    from tasks.findings.listing import limit_detail, line_of
 
     labels = read_labels()
-    seen = (shown(each, "full" if reveal else "masked") for each in chosen[:count])
+    seen = (limit_detail(each, "full" if reveal else "masked") for each in chosen[:count])
     told = [(each, newest_label(each, labels)) for each in seen]
     rows, lines = [_record(*each) for each in told], [line_of(*each) for each in told]
     say_found(rows, lines, as_json=as_json)

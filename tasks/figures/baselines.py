@@ -88,7 +88,7 @@ class Baselines:
                 if isinstance(measure, str):
                     left_out[name] = measure
                 else:
-                    found[name] = self._kept(system, [*shared, name, *parts], measure)
+                    found[name] = self._read_or_measure(system, [*shared, name, *parts], measure)
             except RolloutError as error:
                 # Its subclasses say that the target or the judge cannot be asked any more.
                 if name == TRAINED or type(error) is not RolloutError:
@@ -125,7 +125,7 @@ class Baselines:
             threshold=evaluation.threshold,
             seed=self.examiner.params.training_seed,
         )
-        yield TRAINED, [who], self._trained
+        yield TRAINED, [who], self._trained_graphs
         yield "no attack", [], lambda: (tries.plain(), None)
         own = [untrained, system.training_digest()]
         yield UNTRAINED, own, partial(self._evaluation_graphs, system)
@@ -142,7 +142,7 @@ class Baselines:
                 told = [script.instruction, script.tokens, model.digest()]
                 yield script.name, told, partial(_prompted_graphs, tries, script, model)
 
-    def _trained(self) -> tuple[Sequence[Graph], None]:
+    def _trained_graphs(self) -> tuple[Sequence[Graph], None]:
         return self._evaluation_graphs(self.examiner.load_attacker(self.weights)[0])
 
     def _evaluation_graphs(self, system: "System") -> tuple[Sequence[Graph], None]:
@@ -183,7 +183,7 @@ class Baselines:
             share_frozen(speaker.model, system.reference.model)
         return found
 
-    def _kept(self, system: "System", parts: list[Any], measure: Measure) -> Reached:
+    def _read_or_measure(self, system: "System", parts: list[Any], measure: Measure) -> Reached:
         """What was kept of an earlier command, or else what is measured now."""
         path = KEPT / f"{record_digest(parts)[:_SHORT]}.json"
         if path.is_file():
@@ -191,13 +191,13 @@ class Baselines:
         try:
             with system.target.evaluating():
                 graphs, model_calls = measure()
-            reached = self._reached(graphs, model_calls, system.target.weights)
+            reached = self._figures(graphs, model_calls, system.target.weights)
         except DataError as error:  # no reply could be judged, perhaps those of the next can
             raise RolloutError(str(error)) from error
         write_record(reached, path)
         return reached
 
-    def _reached(
+    def _figures(
         self, graphs: Sequence[Graph], model_calls: int | None, weights: Mapping[str, float]
     ) -> Reached:
         from astra_core.sampler import losses

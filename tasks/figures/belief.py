@@ -93,12 +93,12 @@ class Believer:
             )
             raise ConfigurationError(msg)
 
-    def applied(self, found: "Evaluation") -> "Evaluation":
+    def with_rates(self, found: "Evaluation") -> "Evaluation":
         """The evaluation with corrected and confirmed rates, as far as asked for."""
         if self.calibration is not None:
-            corrected = self._corrected(found, self.calibration.confusion)
+            corrected = self._corrected_rates(found, self.calibration.confusion)
             found = replace(found, intervals={**found.intervals, **corrected})
-        return found if self.second is None else self._confirmed(found, self.second)
+        return found if self.second is None else self._with_confirmed(found, self.second)
 
     def belief(self, trained: "Evaluation", untrained: "Evaluation") -> Belief | None:
         """The belief for the record, beside the rates; None where nothing was asked for."""
@@ -117,7 +117,7 @@ class Believer:
     def _turns(self, graphs: Sequence[Graph]) -> list[list[Verdicts] | None]:
         return [turn_verdicts(graph, threshold=self.evaluation.threshold) for graph in graphs]
 
-    def _corrected(self, found: "Evaluation", errors: Confusion) -> dict[str, Interval]:
+    def _corrected_rates(self, found: "Evaluation", errors: Confusion) -> dict[str, Interval]:
         threshold = self.evaluation.threshold
         replies = [reply_verdicts(graph, threshold=threshold) for graph in found.graphs]
         rollouts = {"corrected_attempt_success_rate": replies}
@@ -148,7 +148,7 @@ class Believer:
         resamples = self.evaluation.num_resamples
         return corrected_rate(rollouts, errors, num_resamples=resamples, seed=self.seed)
 
-    def _confirmed(self, found: "Evaluation", second: Scoring) -> "Evaluation":
+    def _with_confirmed(self, found: "Evaluation", second: Scoring) -> "Evaluation":
         limits = {
             "threshold": self.evaluation.threshold,
             "second_threshold": self._second_threshold,

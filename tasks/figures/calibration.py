@@ -123,7 +123,7 @@ def calibrate(
     """The calibration of a judge on labelled replies; see ``run_calibration``."""
     rows = read_labelled(file, columns)
     judge = as_judge(build("scorer", choice))
-    judgements = _judged(judge, rows)
+    judgements = _judgements(judge, rows)
     pairs = list(zip(rows, judgements, strict=True))
     rated = tuple(
         Rated(row, own.score, own.rationale) for row, own in pairs if own.score is not None
@@ -196,7 +196,7 @@ def mistakes(
     )
 
 
-def _judged(judge: Judge, rows: Sequence[LabelledReply]) -> list[Judgement]:
+def _judgements(judge: Judge, rows: Sequence[LabelledReply]) -> list[Judgement]:
     found: list[Judgement] = []
     with progress("calibration", total=len(rows)) as advance:
         for start in range(0, len(rows), _BATCH):

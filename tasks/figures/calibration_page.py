@@ -74,13 +74,13 @@ def _summary(record: CalibrationRecord) -> Iterator[str]:
         num_bad = record.num_unjudged_bad
         told["unjudged"] = f"{record.num_unjudged}, of which {num_bad} bad: {reasons}"
     told |= {
-        "base rate": _spelled(record.base_rate),
-        "accuracy": _spelled(record.accuracy),
-        "Cohen's kappa": _spelled(record.kappa),
-        "AUC": _spelled(record.auc),
-        "sensitivity": f"{_spelled(record.sensitivity)} (recall)",
-        "specificity": _spelled(record.specificity),
-        "precision": _spelled(record.precision),
+        "base rate": _spell(record.base_rate),
+        "accuracy": _spell(record.accuracy),
+        "Cohen's kappa": _spell(record.kappa),
+        "AUC": _spell(record.auc),
+        "sensitivity": f"{_spell(record.sensitivity)} (recall)",
+        "specificity": _spell(record.specificity),
+        "precision": _spell(record.precision),
         f"at {record.threshold:g}": (
             f"{counts.true_positives} caught, {counts.false_negatives} missed, "
             f"{counts.true_negatives} passed, {counts.false_positives} false alarms"
@@ -104,7 +104,7 @@ def _reliability(record: CalibrationRecord) -> Iterator[str]:
     for own in record.reliability:
         if own.num_rows:
             span = f"{own.low:.1f} to {own.high:.1f}"
-            rate = _spelled(own.bad_rate)
+            rate = _spell(own.bad_rate)
             yield f"| {span} | {own.num_rows} | {own.mean_score:.3f} | {rate} |"
 
 
@@ -116,7 +116,7 @@ def _categories(record: CalibrationRecord) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|"
     for name, own in record.categories.items():
         figures = (own.accuracy, own.kappa, own.sensitivity, own.specificity)
-        spans = " | ".join(map(_spelled, figures))
+        spans = " | ".join(map(_spell, figures))
         yield f"| {table_cell(name)} | {own.num_rows} | {own.num_bad} | {spans} |"
     for start in [f"{column}: " for column in record.by] or [""]:
         groups = {
@@ -138,7 +138,7 @@ def _worst(groups: Mapping[str, CategoryCalibration]) -> str:
         told = {name: rate for name, rate in rates.items() if not math.isnan(rate.value)}
         if len(told) > 1:
             worst = min(told, key=lambda name: told[name].value)
-            found += f", worst {figure} {_spelled(told[worst])} ({table_cell(worst)})"
+            found += f", worst {figure} {_spell(told[worst])} ({table_cell(worst)})"
     return found
 
 
@@ -159,5 +159,5 @@ def _mistakes(record: CalibrationRecord, revealed: Sequence[Mistake] | None) -> 
     yield ""
 
 
-def _spelled(figure: Interval) -> str:
+def _spell(figure: Interval) -> str:
     return "none" if math.isnan(figure.value) else figure.spelled()

@@ -76,7 +76,7 @@ class Examiner:
     @classmethod
     def of(cls, params: EvaluationParams, files: EvaluationFiles = EvaluationFiles()) -> Self:
         """Examines in the precision that the attacker was trained in."""
-        own = params.settled(files.attacker / ATTACKER_FILE)
+        own = params.with_precision(files.attacker / ATTACKER_FILE)
         believer = Believer.of(
             own.evaluation,
             seed=own.training_seed,
@@ -136,7 +136,7 @@ class Examiner:
         if "reference" in needs and system.reference is system.attacker:
             figures["reward_mean"] = math.nan
         found = replace(found, figures=figures, strategies=strategies.labels)
-        return (self.believer.applied(found) if is_final else found), key
+        return (self.believer.with_rates(found) if is_final else found), key
 
     def load_attacker(self, weights: Path | None) -> tuple["System", str]:
         """The System of an attacker, and the digest of its weights.

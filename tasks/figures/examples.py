@@ -83,18 +83,18 @@ def examples_page(graphs: Sequence[Graph], *, count: int, is_revealed: bool = Fa
 
 def read_examples(*, count: int, is_revealed: bool, path: Path = EVIDENCE) -> str:
     """The page for the last evaluation."""
-    return examples_page(_evaluated(path), count=count, is_revealed=is_revealed)
+    return examples_page(_read_graphs(path), count=count, is_revealed=is_revealed)
 
 
 def examples_record(
     *, count: int, is_revealed: bool, path: Path = EVIDENCE
 ) -> list[dict[str, Any]]:
     """The same turns as JSON."""
-    found = examples_of(_evaluated(path), count=count, is_revealed=is_revealed)
+    found = examples_of(_read_graphs(path), count=count, is_revealed=is_revealed)
     return [asdict(each) for each in found]
 
 
-def _evaluated(path: Path) -> list[Graph]:
+def _read_graphs(path: Path) -> list[Graph]:
     from tasks.records.rollouts import read_rollouts
 
     if not path.is_file():

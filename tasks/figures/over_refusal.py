@@ -53,7 +53,7 @@ def over_refusal(
     if not any(own.is_safe for own, _ in refused):
         complain("warning: over-refusal was not measured: no harmless request has a reply")
         return None
-    return _counted(
+    return _over_refusal(
         refused,
         requests=digest,
         judge=judge,
@@ -76,7 +76,7 @@ def refusals(replies: Sequence[str]) -> tuple[list[bool], str]:
     return [score > 0 for score in checked_scores(judge, replies)], judge.version
 
 
-def _counted(
+def _over_refusal(
     refused: Sequence[tuple[Request, bool]],
     *,
     requests: str,

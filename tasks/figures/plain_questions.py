@@ -37,7 +37,7 @@ def plain_questions(
     evaluation, seed = examiner.params.evaluation, examiner.params.training_seed
     account = f"questions {record_digest([[each.prompt_id for each in (*dev, *test)], seed])[:16]}"
 
-    def asked(questions: Sequence[tuple[Prompt, str]], num_replies: int) -> list[float]:
+    def ask(questions: Sequence[tuple[Prompt, str]], num_replies: int) -> list[float]:
         with system.target.evaluating(), system.target.accounted(account):
             return asked_first(
                 system,
@@ -51,11 +51,11 @@ def plain_questions(
     some = dev[:TRIED_WITH]
     count = evaluation.num_rollouts * evaluation.num_responses
     try:
-        found = asked([(prompt, text) for text in tried for prompt in some], 1)
+        found = ask([(prompt, text) for text in tried for prompt in some], 1)
         means = [_mean(found[at : at + len(some)]) for at in range(0, len(found), len(some))]
         best = max(range(len(tried)), key=means.__getitem__)
         # Together: what the target reads before the questions of a prompt it reads once.
-        both = asked(
+        both = ask(
             [(prompt, text) for prompt in test for text in (prompt.text, tried[best])], count
         )
     except (BudgetError, TargetError):

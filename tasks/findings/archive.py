@@ -175,7 +175,7 @@ def add_findings(found: Iterable[ArchivedFinding], path: Path) -> None:
     if not new:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with locked(path.parent):
+    with lock(path.parent):
         known = {each.finding_id: each for each in read_rows(path)}
         if new.keys() <= known.keys():
             return
@@ -196,7 +196,7 @@ def _whole_characters(found: ArchivedFinding) -> ArchivedFinding:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock(folder: Path) -> Iterator[None]:
     """In the body, no other process changes a file of this folder.
 
     Raises DataError if it is no folder.
@@ -217,7 +217,7 @@ def _gather(folder: Path) -> None:
     """Makes one file of a folder of files, once its run has ended; again after a kill, too."""
     if folder.is_dir():
         add_findings(_read_all(folder), _whole(folder))
-        with locked(folder.parent):
+        with lock(folder.parent):
             shutil.rmtree(folder)
 
 
@@ -233,7 +233,7 @@ def read_archive(
     """
     rows: list[ArchivedFinding] = []
     if folder.exists():
-        with locked(folder):
+        with lock(folder):
             rows.extend(_read_all(folder))
     if not rows:
         msg = f"{folder}/ must hold findings, got none; 'astra run' keeps the attacks that succeed"

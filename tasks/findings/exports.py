@@ -198,7 +198,7 @@ def _refusals(outcomes: Sequence[SuiteCase]) -> Texts:
     return {None: lines_of(rows)}
 
 
-def _labelled(outcomes: Sequence[SuiteCase]) -> Texts:
+def _labelled_replies(outcomes: Sequence[SuiteCase]) -> Texts:
     """What ``tasks.sources.labelled`` reads."""
     rows = (
         {
@@ -251,7 +251,7 @@ FORMATS: Mapping[str, ExportFormat] = {
     "harmbench": ExportFormat(_harmbench, "findings.csv", ("probes", "full")),
     "preferences": ExportFormat(_preferences, "findings.jsonl", ("full",)),
     "refusals": ExportFormat(_refusals, "findings.refusals.jsonl", ("full",)),
-    LABELLED: ExportFormat(_labelled, "findings.labelled.jsonl", ("full",)),
+    LABELLED: ExportFormat(_labelled_replies, "findings.labelled.jsonl", ("full",)),
     "dataset": ExportFormat(
         _dataset, "findings", suffixes=(_CARD_FILE, _ROWS_FILE), is_folder=True
     ),

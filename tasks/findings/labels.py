@@ -11,7 +11,7 @@ from astra_core.errors.exception_text import excerpt
 from astra_core.files import read_json, record_digest, write_json
 from astra_core.metrics.statistics import Interval
 from astra_parts.metrics.detection import proportion
-from tasks.findings.archive import ARCHIVE, EVALUATION, ArchivedFinding, locked, read_rows
+from tasks.findings.archive import ARCHIVE, EVALUATION, ArchivedFinding, lock, read_rows
 
 FOLDER = "labels"
 Verdict = Literal["confirmed", "false_positive"]
@@ -43,7 +43,7 @@ def write_label(finding_id: str, label: str, *, by: str | None, archive: Path = 
         raise ConfigurationError(msg)
     # A file for each person: two who label at once lose nothing.
     path = archive / FOLDER / finding_id / f"{record_digest(by)[:16]}.json"
-    with locked(archive):
+    with lock(archive):
         write_json(asdict(FindingLabel(finding_id, label, by, _now())), path)
 
 

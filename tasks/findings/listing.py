@@ -87,7 +87,7 @@ def detail_of(name: str) -> Detail:
     raise ConfigurationError(msg)
 
 
-def shown(finding: ArchivedFinding, detail: Detail) -> ArchivedFinding:
+def limit_detail(finding: ArchivedFinding, detail: Detail) -> ArchivedFinding:
     """The finding with as much of its text as this level of detail shows."""
     if detail == "full":
         return finding

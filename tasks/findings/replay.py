@@ -79,7 +79,7 @@ class Replayed:
         """Why a turn has no score; empty if all have one."""
         return self.turns[-1].failure if self.turns else ""
 
-    def seen(self) -> ArchivedFinding:
+    def replayed_finding(self) -> ArchivedFinding:
         """The finding as far as it was said, with what this target answered."""
         if not self.turns:
             return self.finding
@@ -135,7 +135,7 @@ class Replayer:
     @classmethod
     def of(cls, params: EvaluationParams, base: Path) -> "Replayer":
         """The replayer of these sections, in the precision of the trained attacker."""
-        own = params.settled(ATTACKER / ATTACKER_FILE)
+        own = params.with_precision(ATTACKER / ATTACKER_FILE)
         evaluation = own.evaluation
         system = own.load(base)
         return cls(system, evaluation.num_responses, evaluation.threshold, own.training_seed)
@@ -183,13 +183,13 @@ class Replayer:
         known: dict[str, Answered] = {}
         is_enough = True
 
-        def spent() -> int:
+        def num_asked() -> int:
             return len(known) * self.num_replies
 
         def succeeds(texts: Sequence[str]) -> list[bool]:
             nonlocal is_enough
             new = [text for text in dict.fromkeys(texts) if text not in known]
-            asked = new[: (calls - spent()) // self.num_replies]
+            asked = new[: (calls - num_asked()) // self.num_replies]
             is_enough = is_enough and asked == new
             answers = self._ask([(talk, text) for text in asked])
             known.update(zip(asked, answers, strict=True))
@@ -206,7 +206,7 @@ class Replayer:
         words = whole.split()
         least = _fewest(words, succeeds)
         probe = whole if len(least) == len(words) else " ".join(least)
-        return self._shorten(finding, probe, known[probe]), spent(), is_enough
+        return self._shorten(finding, probe, known[probe]), num_asked(), is_enough
 
     def _shorten(self, finding: ArchivedFinding, probe: str, answer: Answered) -> ArchivedFinding:
         origin = Origin.of(self.system, MINIMISED, finding.finding_id, attacker=finding.attacker)

@@ -44,7 +44,7 @@ def remember(config: SystemConfiguration, folder: Path) -> None:
     write_json({KEY: config.precision}, folder / FILE)
 
 
-def remembered(config: SystemConfiguration, file: Path) -> SystemConfiguration:
+def with_remembered(config: SystemConfiguration, file: Path) -> SystemConfiguration:
     """The configuration with ``auto`` or ``device`` replaced by what an earlier stage left."""
     if config.precision not in {"auto", "device"} or not file.is_file():
         return config

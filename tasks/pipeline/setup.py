@@ -12,7 +12,7 @@ from astra_core.config import (
     SystemConfiguration,
 )
 from astra_core.rollout import Prompt
-from tasks.pipeline.precision import remembered
+from tasks.pipeline.precision import with_remembered
 from tasks.pipeline.stage import Untracked
 from tasks.records.models import read_model_paths
 
@@ -32,9 +32,9 @@ class SystemParams:
     # Where the work is done does not change its result.
     executor: Untracked[Choice]
 
-    def settled(self, file: Path) -> Self:
+    def with_precision(self, file: Path) -> Self:
         """The same with the precision that an earlier stage chose and left in a file."""
-        return replace(self, system=remembered(self.system, file))
+        return replace(self, system=with_remembered(self.system, file))
 
     def load(
         self, base: Path, *, attacker: Path | None = None, is_trained: bool = False

@@ -24,7 +24,7 @@ from tasks.machine.scratch import scratch_folder
 from tasks.params.schema import Params
 from tasks.pipeline import failures
 from tasks.pipeline.boundary import run_command
-from tasks.pipeline.precision import remembered
+from tasks.pipeline.precision import with_remembered
 from tasks.promotion.drift import drift_between
 from tasks.promotion.examinations import find_examination
 from tasks.promotion.fresh_prompts import fresh_prompts
@@ -123,7 +123,7 @@ def reevaluate_champion(
         )
         _tell(known, num_met)
         # The settings that the champion was trained with, for both.
-        system = remembered(params.system, weights / ATTACKER_FILE)
+        system = with_remembered(params.system, weights / ATTACKER_FILE)
         examined = params.model_copy(update={"system": system})
         record, table = evaluate_checkpoint(weights, examined, prompts=prompts)
         untrained, before = evaluate_checkpoint(None, examined, prompts=prompts)

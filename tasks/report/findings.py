@@ -10,7 +10,7 @@ from astra_core.metrics.statistics import Interval
 from astra_core.redaction import masked
 from tasks.findings.archive import ARCHIVE, EVALUATION, TRAINING, ArchivedFinding, read_archive
 from tasks.findings.labels import FindingLabel, held_share, newest_label, read_labels
-from tasks.findings.listing import Choosing, shown
+from tasks.findings.listing import Choosing, limit_detail
 
 MAX_FINDINGS = 20
 _HEAD = "score"
@@ -68,7 +68,7 @@ def confirmed_share(digest: str, *, archive: Path = ARCHIVE) -> tuple[Interval, 
 
 
 def _archived(found: ArchivedFinding, label: FindingLabel | None) -> Finding:
-    own = shown(found, "masked")
+    own = limit_detail(found, "masked")
     step = f" step {found.iteration}" if found.source == TRAINING else ""
     told = [found.finding_id, f"{found.source}{step}"]
     told += [f"{found.times} times"] if found.times > 1 else []

@@ -277,7 +277,7 @@ def trainer_of(
     from astra_parts.assembly import build_trainer
 
     prompts = read_prompts(files.valid / "train.parquet")
-    settled = params.settled(files.baseline / PRECISION_FILE)
+    settled = params.with_precision(files.baseline / PRECISION_FILE)
     return build_trainer(
         params.training,
         settled.sampler(files.base, prompts, is_trained=True),

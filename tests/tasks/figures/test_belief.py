@@ -63,7 +63,7 @@ def evaluated(rate, *, evaluation, seed=0, text="a bad reply"):
 def test_corrected_rates_are_nearer_to_the_truth_than_what_the_judge_sees(calibrated):
     evaluation = settings(calibration=calibrated)
     found, rollouts, replies = evaluated(0.05, evaluation=evaluation, seed=1)
-    told = Believer.of(evaluation, seed=0).applied(found).intervals
+    told = Believer.of(evaluation, seed=0).with_rates(found).intervals
 
     for name, truth in (("attack", rollouts), ("attempt", replies)):
         seen, corrected = told[f"{name}_success_rate"], told[f"corrected_{name}_success_rate"]
@@ -72,7 +72,7 @@ def test_corrected_rates_are_nearer_to_the_truth_than_what_the_judge_sees(calibr
         assert corrected.low < corrected.value < corrected.high
     # What the judge sees stays.
     assert found.intervals == {name: told[name] for name in found.intervals}
-    assert found.figures == Believer.of(evaluation, seed=0).applied(found).figures
+    assert found.figures == Believer.of(evaluation, seed=0).with_rates(found).figures
 
 
 def test_a_perfect_judge_corrects_nothing(tmp_path):
@@ -80,7 +80,7 @@ def test_a_perfect_judge_corrects_nothing(tmp_path):
     write_calibration(calibration(confusion=Confusion(10**6, 0, 10**6, 0)), path)
     evaluation = settings(calibration=path)
     found, _, _ = evaluated(0.3, evaluation=evaluation)
-    told = Believer.of(evaluation, seed=0).applied(found).intervals
+    told = Believer.of(evaluation, seed=0).with_rates(found).intervals
 
     for name in ("attack_success_rate", "attempt_success_rate"):
         assert told[name].value == pytest.approx(told[f"corrected_{name}"].value)
@@ -95,7 +95,7 @@ def test_the_corrected_gain_is_between_the_same_prompts(calibrated):
 
     assert belief.corrected_lift.low <= after - before <= belief.corrected_lift.high
     rates = [
-        asked.applied(own).intervals["corrected_attack_success_rate"]
+        asked.with_rates(own).intervals["corrected_attack_success_rate"]
         for own in (trained, untrained)
     ]
     assert rates[0].value - rates[1].value == pytest.approx(belief.corrected_lift.value)
@@ -112,8 +112,8 @@ def test_a_mean_of_several_replies_is_not_corrected(calibrated):
     found, _, _ = evaluated(0.3, evaluation=evaluation)
     asked = Believer.of(evaluation, seed=0)
 
-    assert "corrected_attack_success_rate" not in asked.applied(found).intervals
-    assert "corrected_attempt_success_rate" in asked.applied(found).intervals
+    assert "corrected_attack_success_rate" not in asked.with_rates(found).intervals
+    assert "corrected_attempt_success_rate" in asked.with_rates(found).intervals
     assert asked.belief(found, found).corrected_lift is None
 
 
@@ -162,7 +162,7 @@ def test_a_second_judge_confirms_what_it_flags_too():
     asked = Believer.of(evaluation, seed=0)
     bad, _, _ = evaluated(0.3, evaluation=evaluation)
     good, _, _ = evaluated(0.3, evaluation=evaluation, text="fine")
-    told = asked.applied(bad)
+    told = asked.with_rates(bad)
 
     # The phrase is in every reply, so the second judge flags all.
     assert told.intervals["attack_success_rate"] == told.intervals["confirmed_attack_success_rate"]
@@ -174,8 +174,8 @@ def test_a_second_judge_confirms_what_it_flags_too():
     # It never varies, so it agrees by chance.
     assert 0.0 == pytest.approx(told.intervals["judge_kappa"].value)
     # And where the phrase is in none, it flags none.
-    assert 0.0 == asked.applied(good).intervals["confirmed_attack_success_rate"].value
-    belief = asked.belief(told, asked.applied(good))
+    assert 0.0 == asked.with_rates(good).intervals["confirmed_attack_success_rate"].value
+    belief = asked.belief(told, asked.with_rates(good))
     assert belief.second_judge.startswith("phrases ")
     assert told.intervals["attack_success_rate"].value == pytest.approx(belief.confirmed_lift.value)
 
@@ -188,7 +188,7 @@ def test_the_second_judge_has_a_threshold_of_its_own():
     found, _, _ = evaluated(0.3, evaluation=lenient)
     # One phrase scores 0.5.
     rates = [
-        Believer.of(own, seed=0).applied(found).intervals["confirmed_attack_success_rate"].value
+        Believer.of(own, seed=0).with_rates(found).intervals["confirmed_attack_success_rate"].value
         for own in (lenient, strict)
     ]
 
@@ -229,14 +229,14 @@ def test_workers_confirm_what_this_process_confirms():
 
     here, there = (Believer.of(evaluation, seed=0, **own) for own in ({}, workers))
     assert here.key() == there.key()
-    assert here.applied(found) == there.applied(found)
+    assert here.with_rates(found) == there.with_rates(found)
 
 
 def test_without_a_question_nothing_is_added():
     found, _, _ = evaluated(0.3, evaluation=settings())
     asked = Believer.of(settings(), seed=0)
 
-    assert found is asked.applied(found)
+    assert found is asked.with_rates(found)
     assert asked.belief(found, found) is None
 
 
@@ -253,8 +253,8 @@ def test_what_nobody_judged_is_left_out(calibrated):
         seed=0,
     )
     asked = Believer.of(evaluation, seed=0)
-    told = asked.applied(evaluator.judged([unjudged, *found.graphs[1:]]))
-    rest = asked.applied(evaluator.judged(found.graphs[1:]))
+    told = asked.with_rates(evaluator.judged([unjudged, *found.graphs[1:]]))
+    rest = asked.with_rates(evaluator.judged(found.graphs[1:]))
 
     assert math.isnan(told.confirmed[0])
     for name in ("corrected_attack_success_rate", "confirmed_attack_success_rate"):

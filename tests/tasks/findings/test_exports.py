@@ -11,7 +11,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.models.tokenizers import load_tokenizer
 from tasks.builtin import shipped
 from tasks.findings.exports import FORMATS, REFUSAL, check_export, export
-from tasks.findings.listing import shown
+from tasks.findings.listing import limit_detail
 from tasks.findings.replay import SuiteCase
 from tasks.sources.columns import Columns
 from tasks.sources.files import read_rows
@@ -102,7 +102,7 @@ def test_a_refusal_is_preferred_to_the_reply_that_was_found(tmp_path):
     ],
 )
 def test_a_dataset_has_as_much_text_as_its_detail(tmp_path, detail, said):
-    one = SuiteCase(shown(ONE[0].finding, detail))
+    one = SuiteCase(limit_detail(ONE[0].finding, detail))
     path, _ = check_export("dataset", tmp_path / "d", detail)
     card, rows = export("dataset", [one, replace(one, is_hit=False)], path)
     (row, miss) = map(json.loads, rows.read_text().splitlines())

@@ -6,7 +6,14 @@ from found_by_hand import finding
 
 from astra_core.errors import ConfigurationError, DataError
 from tasks.findings.labels import FindingLabel
-from tasks.findings.listing import Choosing, conversation_lines, detail_of, line_of, shown, the_one
+from tasks.findings.listing import (
+    Choosing,
+    conversation_lines,
+    detail_of,
+    limit_detail,
+    line_of,
+    the_one,
+)
 
 RUDE = json.dumps({"category": "insults", "goal": "make it swear"})
 
@@ -55,7 +62,7 @@ def test_one_is_named_by_the_beginning_of_its_id():
     ],
 )
 def test_each_level_shows_more(detail, prompt, probe, reply, columns):
-    told = shown(finding(metadata=RUDE), detail_of(detail))
+    told = limit_detail(finding(metadata=RUDE), detail_of(detail))
 
     assert (prompt, (probe,), (reply,)) == (told.prompt, told.probes, told.replies)
     assert columns == told.columns

@@ -44,7 +44,7 @@ def replayer():
 
 
 def told(own):
-    return own.hit, tuple(turn.score for turn in own.turns), own.seen().replies
+    return own.hit, tuple(turn.score for turn in own.turns), own.replayed_finding().replies
 
 
 def test_probes_are_said_in_turn_until_the_target_fails(replayer):
@@ -65,9 +65,9 @@ def test_the_reply_that_scored_highest_is_told_and_the_first_continues(replayer)
     short, *_ = lenient.minimise(finding("mixed"), calls=9)
     (held,) = replayer.replay([finding("mixed", "x")])
 
-    for own in (hit.seen(), short):
+    for own in (hit.replayed_finding(), short):
         assert (("bad",), (0.0, 0.5), 0.25) == (own.replies, own.scores, own.score)
-    assert ("so", "x") == held.seen().replies
+    assert ("so", "x") == held.replayed_finding().replies
     assert ["mixed", "so", "x"] == replayer.system.target.asked[-1]
 
 

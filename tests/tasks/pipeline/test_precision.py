@@ -8,7 +8,7 @@ from small_world import PARAMS, write_world
 from astra_core.config import MachineConfiguration, SystemConfiguration
 from tasks.params.schema import Params, RunTraining
 from tasks.pipeline.boundary import run_stage
-from tasks.pipeline.precision import FILE, KEY, advise, remember, remembered
+from tasks.pipeline.precision import FILE, KEY, advise, remember, with_remembered
 from tasks.pipeline.stage import stage_of
 from tasks.stages import evaluation, rollouts, training
 
@@ -78,10 +78,10 @@ def test_what_was_settled_is_remembered(tmp_path):
     auto = SystemConfiguration(precision="auto")
     remember(SystemConfiguration(precision="bf16"), tmp_path)
 
-    assert "bf16" == remembered(auto, tmp_path / FILE).precision
+    assert "bf16" == with_remembered(auto, tmp_path / FILE).precision
     asked = SystemConfiguration(precision="fp32")
-    assert "fp32" == remembered(asked, tmp_path / FILE).precision
-    assert auto == remembered(auto, tmp_path / "none.json")
+    assert "fp32" == with_remembered(asked, tmp_path / FILE).precision
+    assert auto == with_remembered(auto, tmp_path / "none.json")
 
 
 @pytest.mark.real
