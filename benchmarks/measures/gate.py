@@ -18,7 +18,7 @@ from astra_parts.arguments import LineParser, at_least_one
 from tasks.machine.tables import markdown
 from tasks.params.schema import PromotionConfiguration
 from tasks.promotion.gate import Comparison, Stake, decide
-from tasks.promotion.paired import paired
+from tasks.promotion.paired import t_test
 from tasks.promotion.richness import richness_of
 from tasks.promotion.spending import level_of, place_of
 
@@ -197,7 +197,7 @@ def duel(
         champion=float(rates[1].mean()),
         num_prompts=rules.num_prompts,
         confidence=0.95,
-        test=paired(gains),
+        test=t_test(gains),
         richness=richness_of(*strategies) if against_champion else None,
     )
     stake = Stake(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from astra_core.errors import DataError
 from astra_parts.metrics.detection import proportion
 from tasks.params.schema import PromotionConfiguration
-from tasks.promotion.paired import Paired, paired
+from tasks.promotion.paired import Paired, t_test
 from tasks.records.evaluation import NONWORDS
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _more_nonwords(table: "pd.DataFrame", rules: PromotionConfiguration) -> Iter
         table[table["role"] == role].set_index("prompt_id")[NONWORDS].astype(float)
         for role in ("attacker", "baseline")
     )
-    found: Paired = paired((own - before).dropna().tolist())
+    found: Paired = t_test((own - before).dropna().tolist())
     p_value = found.p_value(rules.max_nonword_gain)
     yield GateRule(
         NONWORDS,

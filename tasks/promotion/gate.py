@@ -14,7 +14,7 @@ from astra_core.metrics.statistics import paired_gain
 from tasks.figures.prompt_rows import ASKED, STRATEGIES
 from tasks.params.schema import PromotionConfiguration
 from tasks.promotion.bands import GateRule
-from tasks.promotion.paired import Paired, paired
+from tasks.promotion.paired import Paired, t_test
 from tasks.promotion.richness import Richness, richness_of
 
 LOSS_ERROR = 0.025
@@ -123,7 +123,7 @@ def compare(
         champion=float(theirs.mean()),
         num_prompts=len(gains),
         confidence=confidence,
-        test=paired(gains.tolist()),
+        test=t_test(gains.tolist()),
         richness=_richness(candidate, champion, list(ours.index)),
     )
 

@@ -30,7 +30,7 @@ class Paired:
         return float(stdtr(self.freedom, (bound - self.centre) / self.error))
 
 
-def paired(differences: Sequence[float] | NDArray[np.float64], *, imagined: bool = True) -> Paired:
+def t_test(differences: Sequence[float] | NDArray[np.float64], *, imagined: bool = True) -> Paired:
     """The mean of the differences with its error.
 
     ``imagined``: adds a pair in favour of either side, for differences in [-1, 1].

@@ -70,7 +70,7 @@ class Exam:
         error = math.sqrt(self._variance / max(num_prompts, 1))
         return _NORMAL.cdf(GAIN / error - self._quantile(is_first=is_first))
 
-    def needed(self, *, is_first: bool) -> int:
+    def num_needed(self, *, is_first: bool) -> int:
         """The prompts with which a duel sees ``GAIN`` with probability ``POWER``."""
         reach = self._quantile(is_first=is_first) + _NORMAL.inv_cdf(POWER)
         return math.ceil(self._variance * (reach / GAIN) ** 2)
@@ -85,7 +85,7 @@ class Exam:
             apart = f", {self.left // self.following} without a prompt twice"
             many = apart if self.holds_back else ""
             yield f"following duels: {self._sentence(self.following, is_first=False)}{many}"
-        wanted = (self.needed(is_first=True), self.needed(is_first=False))
+        wanted = (self.num_needed(is_first=True), self.num_needed(is_first=False))
         have = (self.first, self.following)
         if any(own < least for own, least in zip(have, wanted, strict=True)):
             yield self._advice(*wanted)

@@ -146,7 +146,7 @@ def reevaluate_champion(
         num_met=num_met,
         success_rate=Interval.read(record["attacker"]["attack_success_rate"]),
         untrained=Interval.read(untrained["attacker"]["attack_success_rate"]),
-        registered=_registered(champion),
+        registered=_registered_rate(champion),
         drift=drift,
         run_id=run_id,
         categories=categories,
@@ -204,7 +204,7 @@ def _registered_rates(client: "MlflowClient", champion: "ModelVersion") -> list[
     return rates
 
 
-def _registered(champion: "ModelVersion") -> Interval | None:
+def _registered_rate(champion: "ModelVersion") -> Interval | None:
     """The interval that the version was registered with."""
     names = [f"attack_success_rate{end}" for end in ("", "_low", "_high")]
     if not champion.tags.keys() >= {*names}:

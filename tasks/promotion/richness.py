@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from astra_parts.metrics.rarefaction import expected_kinds
-from tasks.promotion.paired import Paired, paired
+from tasks.promotion.paired import Paired, t_test
 
 NUM_BLOCKS = 20
 MAX_HITS = 25
@@ -29,7 +29,7 @@ class Richness:
 
     def test(self, ratio: float) -> Paired:
         """The paired test of the candidate's figure minus ``ratio`` times the other's."""
-        return paired(np.array(self.candidate) - ratio * np.array(self.champion), imagined=False)
+        return t_test(np.array(self.candidate) - ratio * np.array(self.champion), imagined=False)
 
     def describe(self) -> str:
         """Both figures in one clause."""

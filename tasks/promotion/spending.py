@@ -22,9 +22,9 @@ def place_of(duel: int, rules: PromotionConfiguration) -> int:
 def level_of(duel: int, rules: PromotionConfiguration) -> float:
     """The one-sided error that the duel may spend."""
     place = place_of(duel, rules)
-    return _spent(place, rules) - _spent(place - 1, rules)
+    return _error_spent(place, rules) - _error_spent(place - 1, rules)
 
 
-def _spent(place: int, rules: PromotionConfiguration) -> float:
+def _error_spent(place: int, rules: PromotionConfiguration) -> float:
     """The error spent by the first ``place`` duels."""
     return rules.family_error * place / rules.horizon

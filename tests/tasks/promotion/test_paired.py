@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from astra_core.errors import DataError
-from tasks.promotion.paired import Paired, paired
+from tasks.promotion.paired import Paired, t_test
 
 
 def test_the_test_is_students_with_one_imagined_pair_each_way():
-    found = paired([0.5, 0.0, 0.5, 0.0])
+    found = t_test([0.5, 0.0, 0.5, 0.0])
 
     # 0.5, 0, 0.5, 0, 1, -1: mean 1/6, sum of squares 2.5 - 6/36.
     assert found.centre == pytest.approx(1 / 6)
@@ -25,11 +25,11 @@ def test_the_probability_is_known_and_falls_as_the_bound_does():
 
 
 def test_prompts_of_equal_outcome_still_have_an_error():
-    assert paired([0.0] * 30).error > 0.0
-    assert paired([0.5] * 30, imagined=False).error == 0.0
-    assert not paired([0.5] * 3).p_value() < 0.05
+    assert t_test([0.0] * 30).error > 0.0
+    assert t_test([0.5] * 30, imagined=False).error == 0.0
+    assert not t_test([0.5] * 3).p_value() < 0.05
 
 
 def test_one_difference_is_no_sample():
     with pytest.raises(DataError, match="at least two differences, got 1"):
-        paired([0.5])
+        t_test([0.5])

@@ -37,7 +37,7 @@ def test_the_power_is_that_of_the_normal_distribution():
     # Half of the level, z 3.144, and sqrt(0.25 / 400): 4 - 3.144.
     assert 0.804 == pytest.approx(exam.power(400, is_first=False), abs=0.002)
     for is_first in (True, False):
-        least = exam.needed(is_first=is_first)
+        least = exam.num_needed(is_first=is_first)
         power = [exam.power(n, is_first=is_first) for n in (least - 1, least)]
         assert power[0] < 0.8 <= power[1]
 
@@ -79,8 +79,8 @@ def test_a_file_is_shared_out_so_that_both_duels_see_the_gain(own, num_prompts, 
 def test_what_is_kept_for_duels_is_what_they_need():
     exam = Exam(FILE, 900)
 
-    assert FIRST_DUEL == exam.needed(is_first=True)
-    assert FOLLOWING_DUELS == exam.needed(is_first=False)
+    assert FIRST_DUEL == exam.num_needed(is_first=True)
+    assert FOLLOWING_DUELS == exam.num_needed(is_first=False)
 
 
 @pytest.mark.wide
