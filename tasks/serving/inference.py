@@ -61,7 +61,7 @@ class Sampling(Body):
     repetition_penalty: float = Field(1.0, gt=0.0)
     min_tokens: int = Field(1, ge=0)
 
-    def wanted(self, most: int, *, top: int) -> Wanted:
+    def config(self, most: int, *, top: int) -> Wanted:
         """The settings as the core reads them; temperature 0 takes the likeliest token."""
         from astra_core.config import GenerationConfiguration
 
@@ -104,7 +104,7 @@ class Speakers:
     Args:
         folders: Gives the folder of each name.
         separator: Text between turns, for a model without a chat template.
-        are_attackers: Whether chats are read as an attacker does, see ``talking.attacked``.
+        are_attackers: Whether chats are read as an attacker does, see ``talking.conversation_of``.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Speakers:
             raise RefusalError(msg, status=404, param="model", code="model_not_found")
         return folder
 
-    def named(self, name: str) -> ServedModel:
+    def speaker(self, name: str) -> ServedModel:
         """The model of this name. Raises RefusalError if there is none, or it cannot be loaded."""
         folder = self.folder(name)
         with self._lock:
@@ -155,13 +155,13 @@ def add_inference(app: FastAPI, speakers: Speakers) -> None:
     async def chat(request: Request) -> Response:
         body = await body_of(request, ChatBody)
         record = await run_in_threadpool(_chat, speakers, body)
-        return _given(record, body)
+        return _response(record, body)
 
     @app.post("/v1/completions")
     async def completions(request: Request) -> Response:
         body = await body_of(request, TextBody)
         record = await run_in_threadpool(_complete, speakers, body)
-        return _given(record, body)
+        return _response(record, body)
 
 
 def _model(name: str) -> dict[str, Any]:
@@ -169,13 +169,13 @@ def _model(name: str) -> dict[str, Any]:
 
 
 def _chat(speakers: Speakers, body: ChatBody) -> dict[str, Any]:
-    speaker = speakers.named(body.model)
+    speaker = speakers.speaker(body.model)
     if body.top_logprobs is not None and not body.logprobs:
         msg = "top_logprobs must come with logprobs: true"
         raise RefusalError(msg, param="top_logprobs", code="invalid_value")
     context = speaker.heard([{"role": own.role, "content": own.content} for own in body.messages])
     most = body.max_completion_tokens or body.max_tokens or _most(speaker, context)
-    found = speaker.choices(context, body.wanted(most, top=body.top_logprobs or 0))
+    found = speaker.choices(context, body.config(most, top=body.top_logprobs or 0))
     choices = [
         {
             "index": number,
@@ -190,13 +190,13 @@ def _chat(speakers: Speakers, body: ChatBody) -> dict[str, Any]:
 
 
 def _complete(speakers: Speakers, body: TextBody) -> dict[str, Any]:
-    speaker = speakers.named(body.model)
+    speaker = speakers.speaker(body.model)
     choices: list[dict[str, Any]] = []
     read, every = 0, []
     for prompt in [body.prompt] if isinstance(body.prompt, str) else body.prompt:
-        context = speaker.written(prompt)
+        context = speaker.text_ids(prompt)
         found = speaker.choices(
-            context, body.wanted(body.max_tokens or _most(speaker, context), top=body.logprobs or 0)
+            context, body.config(body.max_tokens or _most(speaker, context), top=body.logprobs or 0)
         )
         for own in found:
             told = None if body.logprobs is None else _flat(own)
@@ -253,7 +253,7 @@ def _flat(own: SampledText) -> dict[str, Any]:
     }
 
 
-def _given(record: dict[str, Any], body: Sampling) -> Response:
+def _response(record: dict[str, Any], body: Sampling) -> Response:
     if body.stream:
         return StreamingResponse(_events(record), media_type="text/event-stream")
     return JSONResponse(record)

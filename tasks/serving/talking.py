@@ -92,9 +92,9 @@ class ServedModel:
         """
         if self._attacker is None:
             return heard(self.model, messages)
-        return self._attacker.rendering(attacked(messages), sys.maxsize).token_ids
+        return self._attacker.rendering(conversation_of(messages), sys.maxsize).token_ids
 
-    def written(self, prompt: str) -> tuple[int, ...]:
+    def text_ids(self, prompt: str) -> tuple[int, ...]:
         """The ids that the model reads of a plain text, which it continues."""
         return (*self.model.opening_ids, *self.model.encode(prompt)) or self.model.end_ids[:1]
 
@@ -129,22 +129,22 @@ class ServedModel:
             # A target never hears an attacker's reasoning, which comes first.
             hidden = len(ids) - len(self._attacker.thought(ids).visible_ids)
             context, ids = (*context, *ids[:hidden]), ids[hidden:]
-        text = self._decoded(ids)
+        text = self._decode(ids)
         at = min((text.index(word) for word in wanted.stop if word in text), default=None)
         if at is not None:
             lengths = range(len(ids) + 1)
-            ids = ids[: next(n for n in lengths if len(self._decoded(ids[:n])) > at) - 1]
+            ids = ids[: next(n for n in lengths if len(self._decode(ids[:n])) > at) - 1]
             text = text[:at]
         has_ended = own.has_ended or at is not None
         return SampledText(
             text,
-            tuple(self._decoded((token,)) for token in ids),
+            tuple(self._decode((token,)) for token in ids),
             own.logprobs[hidden : hidden + len(ids)],
             self._likeliest(context, ids, wanted.top) if wanted.top else (),
             "stop" if has_ended else "length",
         )
 
-    def _decoded(self, ids: Sequence[int]) -> str:
+    def _decode(self, ids: Sequence[int]) -> str:
         return str(self.model.tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def _likeliest(
@@ -161,7 +161,7 @@ class ServedModel:
         values, places = logits.float().log_softmax(-1).topk(min(count, logits.shape[-1]))
         rows = zip(places.tolist(), values.tolist(), strict=True)
         return tuple(
-            tuple((self._decoded((token,)), value) for token, value in zip(*row, strict=True))
+            tuple((self._decode((token,)), value) for token, value in zip(*row, strict=True))
             for row in rows
         )
 
@@ -184,7 +184,7 @@ def attacker_in(folder: Path) -> "AttackerConfiguration":
     return found.attacker
 
 
-def attacked(messages: Sequence[Message]) -> "Conversation":
+def conversation_of(messages: Sequence[Message]) -> "Conversation":
     """The conversation that an attacker's chat tells: the prompt, then its probes and the replies.
 
     Raises RefusalError unless users and assistants take turns, and a user speaks first and last.
@@ -209,27 +209,27 @@ def attacked(messages: Sequence[Message]) -> "Conversation":
 def heard(model: "LanguageModel", messages: Sequence[Message]) -> tuple[int, ...]:
     """The ids that a model reads of a chat before it answers: by template, else by separators."""
     if model.tokenizer.chat_template:
-        return model.encode(rendered(model, messages, opens_answer=True))
+        return model.encode(render(model, messages, opens_answer=True))
     texts = (model.as_text(own["content"]) for own in messages)
     said = (token for text in texts for token in model.closed(model.encode(text)))
     return (*model.opening_ids, *said) or model.end_ids[:1]
 
 
-def answered(
+def answer_ids(
     model: "LanguageModel", messages: Sequence[Message], answer: Message
 ) -> tuple[int, ...]:
     """The ids that the model would have sampled for an answer, with its end."""
     text = model.as_text(answer["content"])
     if not model.tokenizer.chat_template:
         return model.closed(model.encode(text))
-    before = rendered(model, messages, opens_answer=True)
-    whole = rendered(model, [*messages, answer], opens_answer=False)
+    before = render(model, messages, opens_answer=True)
+    whole = render(model, [*messages, answer], opens_answer=False)
     ids = model.encode(whole[len(before) :] if whole.startswith(before) else text)
     end = next((place for place, token in enumerate(ids) if token in model.end_ids), None)
     return (*ids, *model.end_ids[:1]) if end is None else ids[: end + 1]
 
 
-def rendered(model: "LanguageModel", messages: Sequence[Message], *, opens_answer: bool) -> str:
+def render(model: "LanguageModel", messages: Sequence[Message], *, opens_answer: bool) -> str:
     """A chat in the model's own template.
 
     Raises RefusalError if the template rejects these messages.

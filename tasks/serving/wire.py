@@ -73,10 +73,10 @@ def read_body(record: Any, kind: type[Asked]) -> Asked:
     try:
         return kind.model_validate(record)
     except ValidationError as error:
-        raise _explained(error) from None
+        raise _refusal_of(error) from None
 
 
-def _explained(error: ValidationError) -> RefusalError:
+def _refusal_of(error: ValidationError) -> RefusalError:
     """The first problem, without the value, which may be part of an attack."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"])
@@ -146,9 +146,9 @@ class ArrivalLimits:
         if told.isdecimal() and int(told[:19]) > most:
             await _too_long(most).response()(scope, receive, send)
             return
-        await self._app(scope, self._limited(receive, most), send)
+        await self._app(scope, self._limit(receive, most), send)
 
-    def _limited(self, receive: Receive, most: int) -> Receive:
+    def _limit(self, receive: Receive, most: int) -> Receive:
         taken, is_whole = 0, False
 
         async def part() -> Message:

@@ -77,7 +77,7 @@ class JobService:
             raise RefusalError(
                 str(error), param="training_file", code="invalid_training_file"
             ) from None
-        hyper = body.settled(len(examples))
+        hyper = body.settle(len(examples))
         return {
             "folder": str(folder.resolve()),
             "seed": secrets.randbits(31) if body.seed is None else body.seed,

@@ -89,7 +89,7 @@ class JobBody(Body):
             return own.hyperparameters
         return self.hyperparameters or DpoHyperparameters()
 
-    def settled(self, num_examples: int) -> dict[str, Any]:
+    def settle(self, num_examples: int) -> dict[str, Any]:
         """The settings with a number for every ``auto``."""
         asked, kind = self.asked, self.method.type
         found: dict[str, Any] = {

@@ -15,7 +15,7 @@ from astra_core.sampler import Sampler
 from astra_core.settings.sections import Section
 from astra_core.system import System
 from tasks.serving.fine_tuning.lines import FileError, TrainingExample
-from tasks.serving.talking import add_template_ends, answered, heard
+from tasks.serving.talking import add_template_ends, answer_ids, heard
 
 
 class KeptReward(Reward):
@@ -104,7 +104,7 @@ class ExampleSampler(GivenSampler):
 def _read(model: LanguageModel, example: TrainingExample) -> Turns:
     """The context and the answers after it; the oldest of a long context is cut."""
     both = [example.answer] + ([example.worse] if example.worse else [])
-    answers = [answered(model, example.context, own) for own in both]
+    answers = [answer_ids(model, example.context, own) for own in both]
     room = model.max_positions - max(map(len, answers))
     if room < 1:
         msg = (

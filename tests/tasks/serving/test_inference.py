@@ -114,4 +114,4 @@ def test_a_model_that_cannot_be_loaded_is_told_to_the_client(tmp_path):
     model.tokenizer.save_pretrained(tmp_path)
 
     with pytest.raises(RefusalError, match=r"'mute' cannot be served: system\.separator must"):
-        Speakers(lambda: {"mute": tmp_path}).named("mute")
+        Speakers(lambda: {"mute": tmp_path}).speaker("mute")

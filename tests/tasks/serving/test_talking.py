@@ -11,7 +11,14 @@ from astra_core.models.chat_format import SeparatorFormat
 from astra_core.models.utterances import Utterance
 from astra_core.rollout import Prompt
 from astra_parts.testing import tiny_language_model
-from tasks.serving.talking import ServedModel, Wanted, answered, attacked, attacker_in, heard
+from tasks.serving.talking import (
+    ServedModel,
+    Wanted,
+    answer_ids,
+    attacker_in,
+    conversation_of,
+    heard,
+)
 from tasks.serving.wire import RefusalError
 
 CHAT = [
@@ -44,7 +51,7 @@ def test_a_template_says_how_a_chat_is_read_and_answered():
     model = tiny_language_model(0, vocabulary=None)
     model.tokenizer.chat_template = TEMPLATE
     end = model.tokenizer.eos_token
-    ids = answered(model, CHAT, {"role": "assistant", "content": "no"})
+    ids = answer_ids(model, CHAT, {"role": "assistant", "content": "no"})
 
     assert model.encode(f"[user]why so{end}[assistant]") == heard(model, CHAT[:1])
     assert (*model.encode("no"), model.tokenizer.eos_token_id) == ids
@@ -90,7 +97,7 @@ def test_several_agents_are_not_served_as_one_attacker(tmp_path):
 )
 def test_an_attacker_s_chat_begins_with_a_prompt_and_ends_with_a_reply(roles):
     with pytest.raises(RefusalError, match=r"messages must be the prompt \(user\), then the"):
-        attacked([{"role": role, "content": "so"} for role in roles])
+        conversation_of([{"role": role, "content": "so"} for role in roles])
 
 
 def test_choices_depend_on_seed_and_text_alone(speaker):

@@ -16,16 +16,16 @@ def method(kind, **hyper):
 
 
 def test_auto_is_settled_by_the_method_and_the_number_of_examples():
-    assert {"n_epochs": 3, "batch_size": 5, "learning_rate_multiplier": 1.0} == of().settled(5)
-    preferences = of(method={"type": "dpo"}).settled(100)
+    assert {"n_epochs": 3, "batch_size": 5, "learning_rate_multiplier": 1.0} == of().settle(5)
+    preferences = of(method={"type": "dpo"}).settle(100)
     assert (1, 8, 0.1) == tuple(preferences[name] for name in ("n_epochs", "batch_size", "beta"))
 
 
 def test_what_is_asked_is_kept():
     asked = {"n_epochs": 2, "batch_size": 4, "learning_rate_multiplier": 0.5, "beta": 0.3}
 
-    assert asked == of(method=method("dpo", **asked)).settled(100)
-    assert 7 == of(hyperparameters={"n_epochs": 7}).settled(100)["n_epochs"]
+    assert asked == of(method=method("dpo", **asked)).settle(100)
+    assert 7 == of(hyperparameters={"n_epochs": 7}).settle(100)["n_epochs"]
 
 
 def test_the_key_is_of_the_metadata():
