@@ -52,7 +52,7 @@ def code_of(module: str, sections: tuple[str, ...]) -> tuple[str, ...]:
         reached |= {name, *graph.find_upstream_modules(name)}
     imported = {_file(each) for name in reached for each in (name, *_packages_of(name))}
     files = set(filter(_runs, imported))
-    own = [path for package in _PACKAGES for path in _folded(ROOT / package, files)]
+    own = [path for package in _PACKAGES for path in _fold(ROOT / package, files)]
     return (*own, *([PLUGINS.as_posix()] if kinds else []))
 
 
@@ -93,7 +93,7 @@ def _runs(file: Path) -> bool:
     return file.name != "__init__.py" or len(ast.parse(file.read_bytes()).body) > 1
 
 
-def _folded(folder: Path, files: set[Path]) -> list[str]:
+def _fold(folder: Path, files: set[Path]) -> list[str]:
     """The files of a folder, or the folder alone where they are all of its sources."""
     sources = set(filter(_runs, folder.rglob("*.py")))
     if not sources & files:
@@ -106,7 +106,7 @@ def _folded(folder: Path, files: set[Path]) -> list[str]:
         if path in files or (has_code and path.is_dir() and _is_data(path)):
             found.append(path.relative_to(ROOT).as_posix())
         elif path.is_dir():
-            found += _folded(path, files)
+            found += _fold(path, files)
     return found
 
 

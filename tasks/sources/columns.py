@@ -86,7 +86,7 @@ class Columns:
             [name for name in columns if self._is_wanted(name) and name not in several], place
         )
 
-    def picked(self, row: Mapping[str, Any], *, place: str) -> dict[str, Scalar]:
+    def pick(self, row: Mapping[str, Any], *, place: str) -> dict[str, Scalar]:
         """The values of one row that are kept.
 
         Raises ConfigurationError if the row lacks a named column, or has too many; DataError if a

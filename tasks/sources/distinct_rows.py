@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 8192
 
 
-def normalised(text: str | None) -> str:
+def normalise(text: str | None) -> str:
     """The text in Unicode NFC without outer white space or a mark of the byte order.
 
     Lone surrogates become U+FFFD.
@@ -57,14 +57,14 @@ class KnownNumbers:
         """Adds numbers that are unknown so far, each once."""
         if not numbers.size:
             return
-        self._runs.append(_ordered(numbers, rows))
+        self._runs.append(_sort(numbers, rows))
         while len(self._runs) > 1 and self._runs[-2][0].size < 2 * self._runs[-1][0].size:
             last, before = self._runs.pop(), self._runs.pop()
             merged = (np.concatenate(pair) for pair in zip(before, last, strict=True))
-            self._runs.append(_ordered(*merged))
+            self._runs.append(_sort(*merged))
 
 
-def _ordered(
+def _sort(
     numbers: NDArray[np.uint64], rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     order = np.argsort(numbers, kind="stable")
@@ -102,7 +102,7 @@ class DistinctRows:
             pq.ParquetWriter(places, places_schema()) as map_writer,
         ):
             for batch in _batches(rows):
-                kept = self._kept(batch)
+                kept = self._new_records(batch)
                 self.finder.add(record["text"] or "" for record in kept if not record["family"])
                 writer.write_batch(record_batch(kept, columns))
                 if self.has_places:
@@ -112,9 +112,9 @@ class DistinctRows:
         # The second pass needs neither, and has its own arrays.
         self.known, self.told = KnownNumbers(), array("q")
 
-    def _kept(self, batch: list[SourceRow]) -> list[dict[str, str | None]]:
+    def _new_records(self, batch: list[SourceRow]) -> list[dict[str, str | None]]:
         """The records of the rows whose text and context occur for the first time."""
-        texts = [normalised(row.text) for row in batch]
+        texts = [normalise(row.text) for row in batch]
         self.num_read += len(batch)
         self.num_blank += texts.count("")
         told = [

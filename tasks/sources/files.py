@@ -106,7 +106,7 @@ def _check_text(text: str | None, *, place: str) -> None:
 
 
 def _read_json(path: Path, columns: Columns) -> Iterator[FileRow]:
-    yield from _listed(parse_json(whole_text(path), place=str(path)), columns, path=path)
+    yield from _rows_in(parse_json(whole_text(path), place=str(path)), columns, path=path)
 
 
 def _read_yaml(path: Path, columns: Columns) -> Iterator[FileRow]:
@@ -115,10 +115,10 @@ def _read_yaml(path: Path, columns: Columns) -> Iterator[FileRow]:
         msg = f"{path} must be at most {MAX_BYTES >> 10} Ki characters, got more; write it as jsonl"
         raise DataError(msg)
     check_yaml(text, subject=str(path), way_out=_NO_YAML)
-    yield from _listed(load_yaml(text, subject=str(path), way_out=_NO_YAML), columns, path=path)
+    yield from _rows_in(load_yaml(text, subject=str(path), way_out=_NO_YAML), columns, path=path)
 
 
-def _listed(rows: Any, columns: Columns, *, path: Path) -> Iterator[FileRow]:
+def _rows_in(rows: Any, columns: Columns, *, path: Path) -> Iterator[FileRow]:
     """The rows of a list, of lists by category, or of a list for each column."""
     rows = results_in(rows)
     if isinstance(rows, dict) and rows and all(isinstance(own, list) for own in rows.values()):
@@ -205,7 +205,7 @@ def _read_csv(path: Path, columns: Columns) -> Iterator[FileRow]:
     kinds = column_kinds((row for _, row in rows()), kept) if kept else {}
     for place, row in rows():
         values = {name: cell_value(row[name], kinds[name]) for name in kept}
-        yield FileRow(row[text], columns.picked(values, place=place), _last_words(place))
+        yield FileRow(row[text], columns.pick(values, place=place), _last_words(place))
 
 
 def _read_parquet(path: Path, columns: Columns) -> Iterator[FileRow]:
@@ -247,7 +247,7 @@ def _row_of(row: Any, columns: Columns, *, place: str) -> FileRow:
     """One parsed row: a string, null, or an object with the column of the prompt."""
     if not isinstance(row, dict):
         text = _text_of(row, place=place)
-        metadata = {} if text is None else columns.picked({}, place=place)
+        metadata = {} if text is None else columns.pick({}, place=place)
         return FileRow(text, metadata, _last_words(place))
     row = plain_row(row, columns.text)
     name = columns.text_of(row)
@@ -255,7 +255,7 @@ def _row_of(row: Any, columns: Columns, *, place: str) -> FileRow:
         msg = f"{place} must have the key '{name}', got {shown_names(row)}; {_WAY_OUT}"
         raise MissingColumnError(msg, map(str, row))
     text = _text_of(row[name], place=place)
-    return FileRow(text, columns.picked(row, place=place), _last_words(place))
+    return FileRow(text, columns.pick(row, place=place), _last_words(place))
 
 
 def _last_words(place: str) -> str:

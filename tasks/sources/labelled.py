@@ -89,8 +89,8 @@ def read_labelled(path: Path, columns: LabelColumns = SAME_NAMES) -> list[Labell
     with readable(path):
         rows, labels = [], set()
         for at, row in reader(path, columns):
-            rows.append(_labelled(row, columns, at=at, place=at.removeprefix(f"{path} ")))
-            labels.add(_written(row[columns.label]))
+            rows.append(_labelled_reply(row, columns, at=at, place=at.removeprefix(f"{path} ")))
+            labels.add(_as_text(row[columns.label]))
     if not rows:
         msg = f"{path} must hold labelled replies, got no row; check how it was written"
         raise DataError(msg)
@@ -104,7 +104,7 @@ def read_labelled(path: Path, columns: LabelColumns = SAME_NAMES) -> list[Labell
     return rows
 
 
-def _labelled(
+def _labelled_reply(
     row: Mapping[str, Any], columns: LabelColumns, *, at: str, place: str
 ) -> LabelledReply:
     for field in COLUMN_NAMES:
@@ -148,7 +148,7 @@ def _text(row: Mapping[str, Any], name: str, at: str) -> str | None:
 
 
 def _label(value: Any, columns: LabelColumns, at: str) -> bool:
-    told = _written(value)
+    told = _as_text(value)
     if columns.bad and told:
         return told in columns.bad
     found = _LABELS.get(told.lower())
@@ -162,7 +162,7 @@ def _label(value: Any, columns: LabelColumns, at: str) -> bool:
     return found
 
 
-def _written(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return "" if value is None else str(value).strip()
 
 
@@ -178,16 +178,16 @@ def _messages(value: Any, *, at: str) -> tuple[Message, ...]:
             f"got {'others' if is_list else type(found).__name__}; write it so"
         )
         raise DataError(msg)
-    return tuple(Message(each["role"], _said(each)) for each in found)
+    return tuple(Message(each["role"], _message_text(each)) for each in found)
 
 
 def _is_message(each: Any) -> bool:
     if not isinstance(each, Mapping) or each.get("role") not in _SPEAKERS:
         return False
-    return isinstance(_said(each), str)
+    return isinstance(_message_text(each), str)
 
 
-def _said(each: Mapping[str, Any]) -> Any:
+def _message_text(each: Mapping[str, Any]) -> Any:
     # A table has both columns if any message has both.
     text = each.get("text")
     return each.get("content") if text is None else text

@@ -54,7 +54,7 @@ def readable(path: Path) -> Iterator[None]:
 
 def whole_text(path: Path) -> str:
     """The text of a file that is no longer than ``LONGEST_TEXT``."""
-    with _opened(path, newline=None) as file:
+    with _open(path, newline=None) as file:
         text = file.read(LONGEST_TEXT + 1)
     if len(text) > LONGEST_TEXT:
         msg = f"{path} must be at most {LONGEST_TEXT >> 20} Mi characters, got more; write jsonl"
@@ -67,7 +67,7 @@ def lines_of(path: Path, *, newline: str | None = None) -> Iterator[str]:
 
     Raises DataError if a line is longer than ``LONGEST_LINE``.
     """
-    with _opened(path, newline=newline) as file:
+    with _open(path, newline=newline) as file:
         number = 0
         while line := file.readline(LONGEST_LINE + 1):
             number += 1
@@ -144,7 +144,7 @@ def find_repeated(names: Collection[str]) -> set[str]:
     return {name for name, count in Counter(names).items() if count > 1}
 
 
-def _opened(path: Path, *, newline: str | None) -> TextIO:
+def _open(path: Path, *, newline: str | None) -> TextIO:
     if path.suffix.lower() == ".gz":
         return gzip.open(path, "rt", encoding="utf-8-sig", newline=newline)
     return path.open(encoding="utf-8-sig", newline=newline)

@@ -171,7 +171,7 @@ def _locate(source: ModelSource, draft: Path, *, model_name: str) -> tuple[Path,
         return folder, copy_version(model_name, str(source.version), folder)
     if source.source == "folder" and source.path is not None:
         path = source.path.resolve()
-        return path, _exported(path)
+        return path, _parent_in(path)
     from astra_core.models.folders import hub_folder
 
     return hub_folder(str(source.repository), str(source.revision)), None
@@ -182,7 +182,7 @@ def _below(project: Path, path: Path) -> Path:
     return path.relative_to(project) if path.is_relative_to(project) else path
 
 
-def _exported(folder: Path) -> Parent | None:
+def _parent_in(folder: Path) -> Parent | None:
     """The attacker that an earlier training exported to this folder, or None for another model."""
     try:
         note = read_record(folder / ATTACKER_FILE, AttackerNote, keys=["run_key"])

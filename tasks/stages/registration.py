@@ -129,7 +129,7 @@ def _evidence(params: RegistrationParams, files: RegistrationFiles) -> Evidence:
         # Without an update, as where no two probes differ in reward, there is no loss.
         steps=read_table(files.steps, columns=("step",)),
         table=read_table(files.table, columns=("role", "success_rate")),
-        files=_kept(files, evaluation_folder(examined.evaluation_key)),
+        files=_artifacts(files, evaluation_folder(examined.evaluation_key)),
         datasets={"prompts": files.seed_prompts, "valid": files.valid, "rollouts": files.baseline},
         turns=_turns(params, files.evidence),
     )
@@ -155,7 +155,7 @@ def _turns(params: RegistrationParams, folder: Path) -> TurnRecord | None:
     )
 
 
-def _kept(files: RegistrationFiles, examination: str) -> dict[Path, str]:
+def _artifacts(files: RegistrationFiles, examination: str) -> dict[Path, str]:
     """The files that a run keeps unchanged, each with its folder in the run's artifacts."""
     # With these two, ``astra restore`` finds data and models again, committed or not.
     project = (path for path in (Path("params.yaml"), Path("dvc.lock")) if path.is_file())

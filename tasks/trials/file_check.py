@@ -23,7 +23,7 @@ from tasks.pipeline.stage import sections_for
 from tasks.promotion.power import Exam
 from tasks.records.prompt_table import REASONS, REJECTED, SPLITS
 from tasks.sources.columns import Columns
-from tasks.sources.distinct_rows import normalised
+from tasks.sources.distinct_rows import normalise
 from tasks.sources.families import FamilyFinder
 from tasks.sources.files import FileRow, read_rows
 from tasks.sources.rows import columns_of
@@ -205,7 +205,7 @@ def _findings(
 def _texts(path: Path, prompts: PromptsConfiguration) -> Iterator[tuple[int, str, str]]:
     """Of each row the line, the text and the prompt's id."""
     for line, row in numbered_rows(path, columns_of(prompts)):
-        text = normalised(row.text)
+        text = normalise(row.text)
         yield line, text, prompt_id_of(text, row.metadata)
 
 

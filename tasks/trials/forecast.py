@@ -53,7 +53,7 @@ class TrialMeasurements:
     num_dev: int
     num_test: int
 
-    def asked(self, calls: int) -> Amount:
+    def cost_of(self, calls: int) -> Amount:
         """The cost of so many single replies in an evaluation."""
         return self.examined * (calls / max(self.examined.calls, 1.0))
 
@@ -79,10 +79,10 @@ def forecast(params: Params, measured: TrialMeasurements) -> dict[str, Amount]:
         "rollouts in training": measured.later * (later if measured.rolls_out else 0),
         "updates": Amount(seconds=num_batches(params, measured) * measured.gradient_s),
         "evaluations in training": measured.examined * num_evaluations(params) * look,
-        "final evaluation": measured.examined * final + measured.asked(plain),
-        "bandit": measured.asked(evaluation.bandit_calls) + measured.examined * replayed,
+        "final evaluation": measured.examined * final + measured.cost_of(plain),
+        "bandit": measured.cost_of(evaluation.bandit_calls) + measured.examined * replayed,
         # For both attackers; far fewer if replies to the same probe vary.
-        "what makes hits hit": measured.asked(2 * evaluation.strategy_calls),
+        "what makes hits hit": measured.cost_of(2 * evaluation.strategy_calls),
     }
 
 

@@ -37,12 +37,12 @@ def examined_amount(
     seen: list[Graph] = []
     judged = evaluator.judged
 
-    def noted(graphs: Sequence["Graph"], **more: Any) -> Any:
+    def note_graphs(graphs: Sequence["Graph"], **more: Any) -> Any:
         seen.extend(graphs)
         return judged(graphs, **more)
 
     # The rollouts of a custom trainer's ``examine`` pass through here, whatever else it does.
-    evaluator.judged = noted  # type: ignore[method-assign]
+    evaluator.judged = note_graphs  # type: ignore[method-assign]
     system = trainer.sampler.system
     with system.target.accounted(account):
         start = time.perf_counter()

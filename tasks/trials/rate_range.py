@@ -72,7 +72,7 @@ def rates_between(lowest: float, highest: float, count: int) -> list[float]:
     return [float(f"{lowest * root**at:.1e}") for at in range(count)]
 
 
-def suggested(outcomes: Sequence[Outcome], target: float) -> float | None:
+def suggest_rate(outcomes: Sequence[Outcome], target: float) -> float | None:
     """The highest rate up to which no experience moved further than the target; None if none."""
     found = None
     for outcome in sorted(outcomes, key=lambda each: each.rate):
@@ -101,7 +101,7 @@ def run_rate_range(
             if not as_json:
                 say(outcome.line() if outcomes else f"{_HEADER}\n{outcome.line()}")
             outcomes.append(outcome)
-        found = suggested(outcomes[1:], wanted)
+        found = suggest_rate(outcomes[1:], wanted)
         record = {"target_nats": wanted, "suggested": found, "tried": [*map(asdict, outcomes)]}
         say(json.dumps(record, indent=2) if as_json else _advice(found, rates, wanted))
     return found

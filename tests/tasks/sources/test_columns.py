@@ -10,13 +10,13 @@ from tasks.sources.files import read_rows
 
 
 def test_the_prompt_itself_is_no_metadata():
-    assert {"level": 1} == Columns("text").picked({"text": "a", "level": 1}, place="row 1")
+    assert {"level": 1} == Columns("text").pick({"text": "a", "level": 1}, place="row 1")
 
 
 def test_columns_named_like_ours_are_kept():
     row = {"prompt_id": "x7", "family": "f", "split": "dev", "metadata": "m", "text_": "t"}
 
-    assert row == Columns("text").picked(row, place="row 1")
+    assert row == Columns("text").pick(row, place="row 1")
 
 
 @each_row(
@@ -31,11 +31,11 @@ def test_columns_named_like_ours_are_kept():
 def test_what_is_not_kept_is_noted_or_refused_where_it_is_named(value, reason):
     every, named = Columns("text"), Columns("text", ("note",))
 
-    assert {} == every.picked({"note": value}, place="row 1")
+    assert {} == every.pick({"note": value}, place="row 1")
     assert {"note": reason} == every.left_out
     assert f"note ({reason})" == every.summary()
     with pytest.raises(DataError) as refusal:
-        named.picked({"note": value}, place="p.json row 1")
+        named.pick({"note": value}, place="p.json row 1")
     assert f"in 'note', got {reason}; leave it out of prompts.metadata_columns" in str(
         refusal.value
     )
@@ -43,18 +43,18 @@ def test_what_is_not_kept_is_noted_or_refused_where_it_is_named(value, reason):
 
 
 def test_a_value_that_is_missing_is_null():
-    assert {"share": None} == Columns("text").picked({"share": math.nan}, place="row 1")
+    assert {"share": None} == Columns("text").pick({"share": math.nan}, place="row 1")
 
 
 def test_a_long_text_up_to_the_limit_is_kept():
     goal = "x" * MAX_CHARACTERS
 
-    assert {"goal": goal} == Columns("text").picked({"goal": goal}, place="row 1")
+    assert {"goal": goal} == Columns("text").pick({"goal": goal}, place="row 1")
 
 
 def test_names_that_could_be_prompts_are_counted_or_masked():
     columns = Columns("text")
-    columns.picked({"a secret prompt": [1], **{f"tag{n}": [1] for n in range(6)}}, place="row 1")
+    columns.pick({"a secret prompt": [1], **{f"tag{n}": [1] for n in range(6)}}, place="row 1")
 
     assert "secret" not in columns.summary()
     assert columns.summary().endswith("tag4 (list), 2 more")
@@ -75,9 +75,9 @@ def test_a_column_is_kept_under_another_name_and_takes_the_place_of_one_of_that_
     columns = Columns("text", told=TOLD)
     row = {"text": "why", "Behavior": "a", "SemanticCategory": "b", "goal": "old", "more": 1}
 
-    assert {"goal": "a", "category": "b", "more": 1} == columns.picked(row, place="p")
+    assert {"goal": "a", "category": "b", "more": 1} == columns.pick(row, place="p")
     only = Columns("text", ("more",), told=TOLD)
-    assert {"goal": "a", "category": "b", "more": 1} == only.picked(row, place="p")
+    assert {"goal": "a", "category": "b", "more": 1} == only.pick(row, place="p")
     assert ["Behavior", "SemanticCategory"] == Columns("text", (), told=TOLD).of_header(
         ["text", "Behavior", "SemanticCategory", "more"], place="p"
     )
@@ -90,7 +90,7 @@ def test_the_goal_is_the_prompt_where_there_is_no_other():
     assert "text" == columns.text_of(["Behavior", "text"])
     assert "text" == Columns("text").text_of(["Behavior"])
     both = Columns("Behavior", told=TOLD)
-    assert {"goal": "a", "category": "b"} == both.picked(
+    assert {"goal": "a", "category": "b"} == both.pick(
         {"Behavior": "a", "SemanticCategory": "b"}, place="p"
     )
 
@@ -100,9 +100,9 @@ def test_a_told_column_that_is_not_there_is_named_with_its_key():
     with pytest.raises(ConfigurationError, match=r"column 'SemanticCategory', .*category_column"):
         columns.of_header(["text", "Behavior"], place="p.csv")
     with pytest.raises(ConfigurationError, match=r"the key 'Behavior', .* see prompts.goal_column"):
-        columns.picked({"text": "why"}, place="p")
+        columns.pick({"text": "why"}, place="p")
     with pytest.raises(DataError, match=r"in 'Behavior', got list; leave it out of prompts.goal_c"):
-        columns.picked({"text": "why", "Behavior": [], "SemanticCategory": "b"}, place="p")
+        columns.pick({"text": "why", "Behavior": [], "SemanticCategory": "b"}, place="p")
 
 
 TALK = {

@@ -5,7 +5,7 @@ from each_row import each_row
 from astra_core.rollout import Prompt
 from astra_core.rollout.metadata import prompt_id_of
 from tasks.expectations.facts import prompt_facts
-from tasks.sources.distinct_rows import DistinctRows, KnownNumbers, normalised
+from tasks.sources.distinct_rows import DistinctRows, KnownNumbers, normalise
 from tasks.sources.families import FamilyFinder
 from tasks.sources.rows import SourceRow
 
@@ -20,9 +20,9 @@ from tasks.sources.rows import SourceRow
         (None, ""),
     ],
 )
-def test_normalised_gives_text_that_utf_8_can_hold(text, expected):
-    assert expected == normalised(text)
-    assert 16 == len(prompt_id_of(normalised(text)))
+def test_normalise_gives_text_that_utf_8_can_hold(text, expected):
+    assert expected == normalise(text)
+    assert 16 == len(prompt_id_of(normalise(text)))
 
 
 def test_a_text_is_kept_where_it_is_first_and_counted_where_it_is_not(tmp_path):

@@ -5,7 +5,7 @@ from each_row import each_row
 from small_world import PARAMS, write_world
 
 from astra_core.errors import ConfigurationError, DataError
-from tasks.trials.rate_range import Outcome, rates_between, run_rate_range, suggested
+from tasks.trials.rate_range import Outcome, rates_between, run_rate_range, suggest_rate
 
 
 def outcome(rate, nats):
@@ -15,10 +15,10 @@ def outcome(rate, nats):
 def test_the_suggestion_is_the_highest_rate_before_the_first_that_moves_too_far():
     found = [outcome(1e-3, 3.0), outcome(1e-5, 0.1), outcome(1e-4, 2.0), outcome(1e-2, 1.0)]
 
-    assert 1e-2 == suggested(found, 4.0)
-    assert 1e-4 == suggested(found, 2.5)
-    assert suggested(found, 0.05) is None
-    assert 1e-5 == suggested([outcome(1e-5, 0.1), outcome(1e-4, math.nan)], 4.0)
+    assert 1e-2 == suggest_rate(found, 4.0)
+    assert 1e-4 == suggest_rate(found, 2.5)
+    assert suggest_rate(found, 0.05) is None
+    assert 1e-5 == suggest_rate([outcome(1e-5, 0.1), outcome(1e-4, math.nan)], 4.0)
 
 
 @each_row("wrong", [(1e-3, 1e-4, 3), (0.0, 1e-3, 3), (1e-4, 1e-3, 1)])
