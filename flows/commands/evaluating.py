@@ -108,7 +108,7 @@ def baselines(
     with progress("baselines", total=COUNT) as advance:
         found = Baselines(examiner, prompts, weights, own).table(advance)
     write_record(found, BASELINES)
-    lines = [*align([HEAD, *(row.told() for row in found.rows)]), *found.notes()]
+    lines = [*align([HEAD, *(row.cells() for row in found.rows)]), *found.notes()]
     say_found(asdict(found), lines, as_json=as_json)
 
 

@@ -46,7 +46,7 @@ def restore(
 
 def _read_kept(client: "MlflowClient", found: "Lineage", name: str) -> dict[Path, str]:
     """The files that registration kept beside the version's evaluation."""
-    from tasks.tracking.artifacts import fetched, kept_files
+    from tasks.tracking.artifacts import fetch, kept_files
     from tasks.tracking.registry.evidence import evaluation_folder
     from tasks.tracking.registry.versions import EVALUATION_KEY_TAG
 
@@ -63,7 +63,7 @@ def _read_kept(client: "MlflowClient", found: "Lineage", name: str) -> dict[Path
         raise DataError(msg)
     kept = {}
     for file in _FILES:
-        with fetched(client, run_id, f"{folder}/{file.name}") as copy:
+        with fetch(client, run_id, f"{folder}/{file.name}") as copy:
             kept[file] = copy.read_text(encoding="utf-8")
     return kept
 

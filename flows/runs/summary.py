@@ -76,7 +76,7 @@ def evaluation_lines(record: EvaluationRecord, *, name: str = "trained") -> list
         *_strategy_lines(record, name),
         *([f"worth          {worth}"] if (worth := worth_told(record)) else []),
         *([] if kind is None else [f"target         {kind}"]),
-        *([f"over-refusal   {refused.told()}"] if (refused := record.over_refusal) else []),
+        *([f"over-refusal   {refused.words()}"] if (refused := record.over_refusal) else []),
         *([f"each target    {told}"] if (told := transfers_told(record.targets)) else []),
         *([f"transfer       {told}"] if (told := transfers_told(record.transfer)) else []),
         *_selection_lines(record),

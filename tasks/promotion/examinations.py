@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from tasks.records.reports import read_report
-from tasks.tracking.artifacts import fetched, kept_files
+from tasks.tracking.artifacts import fetch, kept_files
 from tasks.tracking.registry.evidence import evaluation_folder, read_table
 
 if TYPE_CHECKING:
@@ -22,5 +22,5 @@ def find_examination(
     place, run_id = evaluation_folder(evaluation_key), str(version.run_id)
     if not {TABLE_FILE, REPORT_FILE} <= kept_files(client, run_id, place):
         return None
-    with fetched(client, run_id, place) as folder:
+    with fetch(client, run_id, place) as folder:
         return read_report(folder / REPORT_FILE), read_table(folder / TABLE_FILE)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from astra_core.files import record_digest, write_text
 from tasks.records.prompt_table import SPLITS
-from tasks.tracking.artifacts import fetched, kept_files
+from tasks.tracking.artifacts import fetch, kept_files
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -82,18 +82,18 @@ def known_prompts(client: "MlflowClient", name: str) -> KnownPrompts:
         key = version.tags.get(KNOWN_TAG) or run_id
         of_version[str(version.version)] = key
         if records.get(key) is None:
-            records[key] = _kept(client, run_id)
+            records[key] = _fingerprints_in_run(client, run_id)
     unrecorded = [number for number, key in of_version.items() if records[key] is None]
     for record in records.values():
         known |= record or frozenset()
     return KnownPrompts(frozenset(known), tuple(sorted(unrecorded, key=int)))
 
 
-def _kept(client: "MlflowClient", run_id: str) -> frozenset[str] | None:
+def _fingerprints_in_run(client: "MlflowClient", run_id: str) -> frozenset[str] | None:
     """The fingerprints that a registration kept in its run, or None if it kept none."""
     if KNOWN_FILE not in kept_files(client, run_id, KNOWN_FOLDER):
         return None
-    with fetched(client, run_id, f"{KNOWN_FOLDER}/{KNOWN_FILE}") as path:
+    with fetch(client, run_id, f"{KNOWN_FOLDER}/{KNOWN_FILE}") as path:
         return frozenset(path.read_text(encoding="utf-8").split())
 
 

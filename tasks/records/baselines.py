@@ -35,7 +35,7 @@ class BaselineRow:
     gain: Span | None = None
     model_calls: int | None = None
 
-    def told(self) -> tuple[str, str, str, str, str, str]:
+    def cells(self) -> tuple[str, str, str, str, str, str]:
         """Its cells for a person, below ``HEAD``."""
         return (
             self.name,

@@ -123,7 +123,7 @@ class PlainQuestions:
     best_rate: Span
     lift: Span
 
-    def told(self) -> str:
+    def words(self) -> str:
         """The finding in words."""
         return (
             f"plain questions {self.own_rate.spelled('.1%')}, the best of {self.num_tried} "
@@ -163,7 +163,7 @@ class OverRefusal:
     unsafe_rate: Span | None = None
     types: dict[str, TypeRefusals] = field(default_factory=dict)
 
-    def told(self) -> str:
+    def words(self) -> str:
         """The finding in words."""
         others = ""
         if self.unsafe_rate is not None:
@@ -189,7 +189,7 @@ class Transfer:
     baseline: Span
     lift: Span
 
-    def told(self) -> tuple[str, str, str]:
+    def cells(self) -> tuple[str, str, str]:
         """The trained attacker's success, the untrained one's and the gain, in words."""
         after, before = (
             "none judged" if math.isnan(own.value) else own.spelled(".1%")
@@ -250,7 +250,7 @@ class EvaluationRecord:
 
     def beside(self) -> list[str]:
         """What was measured beside the two attackers, in words."""
-        told = [own.told() for own in (self.plain, self.over_refusal) if own]
+        told = [own.words() for own in (self.plain, self.over_refusal) if own]
         sides = {"each target": self.targets, "other targets": self.transfer}
         told += [f"against {name}: {transfers_told(own)}" for name, own in sides.items() if own]
         return told
@@ -290,7 +290,7 @@ class EvaluationRecord:
 
 def transfers_told(others: Mapping[str, Transfer]) -> str:
     """Success against each of these targets, in words; empty for none."""
-    found = ((name, *own.told()) for name, own in others.items())
+    found = ((name, *own.cells()) for name, own in others.items())
     return "; ".join(
         f"{name} {before} -> {after}, gain {gain}" for name, after, before, gain in found
     )

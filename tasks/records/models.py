@@ -28,7 +28,7 @@ class Parent:
     alias: str | None = None
     run_id: str | None = None
 
-    def spelled(self) -> str:
+    def words(self) -> str:
         """A description for a person."""
         if self.version is not None:
             return f"{self.model_name} version {self.version}"
@@ -37,7 +37,7 @@ class Parent:
     def tags(self) -> dict[str, str]:
         """Tags for the run and the version of the attacker whose training began from it."""
         named = {
-            "astra.parent": self.spelled(),
+            "astra.parent": self.words(),
             "astra.parent_digest": self.digest,
             "astra.parent_run_key": self.run_key,
             "astra.parent_version": self.version,

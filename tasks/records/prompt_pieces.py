@@ -40,19 +40,19 @@ def prompt_pieces(folder: Path) -> Iterator["pa.Table"]:
 
 
 def _batches(path: Path, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    with _opened(path) as file:
+    with _open(path) as file:
         for batch in file.iter_batches(batch_size=_READ_AT_ONCE):
             yield batch.select(schema.names).cast(schema)
 
 
 def columns_in(folder: Path) -> tuple[str, ...]:
     """The columns of each split; the stage before gives all splits the same."""
-    with _opened(folder / f"{SPLITS[0]}.parquet") as file:
+    with _open(folder / f"{SPLITS[0]}.parquet") as file:
         return (*COLUMNS, METADATA) if METADATA in file.schema_arrow.names else COLUMNS
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator["pq.ParquetFile"]:
+def _open(path: Path) -> Iterator["pq.ParquetFile"]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -70,5 +70,5 @@ def _opened(path: Path) -> Iterator["pq.ParquetFile"]:
 
 def num_rows_in(path: Path) -> int:
     """The number of prompts in a file, without reading them."""
-    with _opened(path) as file:
+    with _open(path) as file:
         return int(file.metadata.num_rows)

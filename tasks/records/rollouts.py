@@ -44,10 +44,10 @@ def write_rollouts(graphs: Iterable[Graph], path: Path, *, graphs_per_group: int
         count = 0
         group = next(groups, [])
         while group or not parts:
-            columns = _widened(columns, group)
+            columns = _widen(columns, group)
             parts.append(Path(scratch) / str(len(parts)))
             with pq.ParquetWriter(parts[-1], rollout_schema(columns)) as writer:
-                while group and _widened(columns, group) == columns:
+                while group and _widen(columns, group) == columns:
                     count += _append(writer, group, columns)
                     group = next(groups, [])
         if len(parts) == 1:
@@ -66,7 +66,7 @@ def _groups(graphs: Iterable[Graph], size: int) -> Iterator[list[Graph]]:
         yield group
 
 
-def _widened(columns: tuple[Column, ...], graphs: Sequence[Graph]) -> tuple[Column, ...]:
+def _widen(columns: tuple[Column, ...], graphs: Sequence[Graph]) -> tuple[Column, ...]:
     """The columns, with those added that these graphs need, in their order."""
     wanted = {*columns, *columns_for(graphs)}
     return tuple(column for column in COLUMNS + OPTIONAL if column in wanted)
@@ -143,13 +143,13 @@ def _graph(rows: list[dict[str, Any]]) -> Graph:
     metadata = read_metadata(first.get("prompt_metadata"))
     run_id = first.get("run_id") or 0
     prompt = Prompt(first["prompt_id"], first["prompt_text"], metadata, run_id)
-    return Graph(prompt, first["iteration"], _grown("", children))
+    return Graph(prompt, first["iteration"], _nodes_below("", children))
 
 
 # Not a closure: one that calls itself would keep the rows until cycles are collected.
-def _grown(parent: str, children: dict[str, list[dict[str, Any]]]) -> tuple[Node, ...]:
+def _nodes_below(parent: str, children: dict[str, list[dict[str, Any]]]) -> tuple[Node, ...]:
     rows = children.get(parent, [])
-    return tuple(_node(row, _grown(row["path"], children)) for row in rows)
+    return tuple(_node(row, _nodes_below(row["path"], children)) for row in rows)
 
 
 def _node(row: dict[str, Any], children: tuple[Node, ...]) -> Node:

@@ -176,7 +176,7 @@ def _differences(first: Material, second: Material) -> Iterator[RateDifference]:
 def _rows(first: Material, second: Material) -> Iterator[Row]:
     both = (first, second)
     for name, (label, form) in _FIGURES.items():
-        own = [_spelled(each.evaluation.attacker.get(name), form) for each in both]
+        own = [_text_of(each.evaluation.attacker.get(name), form) for each in both]
         if any(own):
             yield Row(label, *own)
     yield Row("Gain over the untrained", *(each.evaluation.lift.points() for each in both))
@@ -192,16 +192,16 @@ def _rows(first: Material, second: Material) -> Iterator[Row]:
     yield Row("Code", *(each.lineage.code.get("git.commit", "")[:_SHORT] for each in both))
 
 
-def _spelled(figure: Interval | float | None, form: str) -> str:
+def _text_of(figure: Interval | float | None, form: str) -> str:
     if figure is None:
         return ""
     return figure.spelled(form) if isinstance(figure, Interval) else f"{figure:{form}}"
 
 
 def _settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[Row]:
-    from tasks.tracking.values import flattened
+    from tasks.tracking.values import flatten
 
-    ours, theirs = dict(flattened(first)), dict(flattened(second))
+    ours, theirs = dict(flatten(first)), dict(flatten(second))
     for key in sorted({*ours, *theirs}):
         if ours.get(key) != theirs.get(key):
             yield Row(key, ours.get(key, ""), theirs.get(key, ""))

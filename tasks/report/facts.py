@@ -15,7 +15,7 @@ Fact = tuple[str, str]
 """The label and the value of a row."""
 
 
-def attacked(material: Material) -> list[Fact]:
+def attack_facts(material: Material) -> list[Fact]:
     """What was attacked, by which attacker, and with which settings."""
     found, params = material.evaluation, material.params
     target = dict(found.target or {})
@@ -25,9 +25,9 @@ def attacked(material: Material) -> list[Fact]:
     judge = material.lineage.scorer or _UNKNOWN
     depth = "1 turn" if found.depth == 1 else f"{found.depth} turns"
     return [
-        ("Target", _joined(name, kind, material.lineage.target_digest[:_SHORT])),
-        ("Judge", _joined(judge, f"success at {found.threshold:g}")),
-        ("Prompts", _joined(_prompts(params), f"{found.num_prompts} test prompts")),
+        ("Target", _join(name, kind, material.lineage.target_digest[:_SHORT])),
+        ("Judge", _join(judge, f"success at {found.threshold:g}")),
+        ("Prompts", _join(_prompts(params), f"{found.num_prompts} test prompts")),
         ("Conversation", f"{found.num_rollouts} rollouts per prompt, {depth} deep"),
         ("Attacker", _source(params.get("models", {}), "attacker")),
         ("Training", _training(material)),
@@ -110,7 +110,7 @@ def _target_use(found: EvaluationRecord) -> dict[str, float]:
 
 def _training(material: Material) -> str:
     summary, trained = material.lineage.summary, material.training
-    return _joined(
+    return _join(
         f"{summary.algorithm or _UNKNOWN} from seed {summary.seed or _UNKNOWN}",
         f"{trained.optimizer_steps} updates",
         f"the {'first' if trained.is_untrained else trained.kept} checkpoint was kept",
@@ -125,7 +125,7 @@ def _prompts(params: Mapping[str, Any]) -> str:
 def _source(models: Mapping[str, Any], role: str) -> str:
     own = models.get(role) or {}
     named = own.get("path") or own.get("repository") or own.get("version") or ""
-    return _joined(str(own.get("source", _UNKNOWN)), str(named)) if own else _UNKNOWN
+    return _join(str(own.get("source", _UNKNOWN)), str(named)) if own else _UNKNOWN
 
 
 def _of(section: Mapping[str, Any], *path: str) -> str:
@@ -135,5 +135,5 @@ def _of(section: Mapping[str, Any], *path: str) -> str:
     return "" if value is None else str(value)
 
 
-def _joined(*parts: str) -> str:
+def _join(*parts: str) -> str:
     return ", ".join(part for part in parts if part)

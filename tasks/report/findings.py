@@ -50,7 +50,7 @@ def archived_findings(
         found, labels = read_archive(archive, Choosing(version=keys).of), read_labels(archive)
     except DataError:
         return ()
-    return tuple(_archived(each, newest_label(each, labels)) for each in found[:limit])
+    return tuple(_finding_of(each, newest_label(each, labels)) for each in found[:limit])
 
 
 def confirmed_share(digest: str, *, archive: Path = ARCHIVE) -> tuple[Interval, int] | None:
@@ -67,7 +67,7 @@ def confirmed_share(digest: str, *, archive: Path = ARCHIVE) -> tuple[Interval, 
     return told if told[1] else None
 
 
-def _archived(found: ArchivedFinding, label: FindingLabel | None) -> Finding:
+def _finding_of(found: ArchivedFinding, label: FindingLabel | None) -> Finding:
     own = limit_detail(found, "masked")
     step = f" step {found.iteration}" if found.source == TRAINING else ""
     told = [found.finding_id, f"{found.source}{step}"]

@@ -16,7 +16,7 @@ from tasks.records.hardening import HARDENING, Hardening
 from tasks.records.reports import read_record, read_report
 from tasks.records.training import TrainingRecord
 from tasks.report.findings import Finding, archived_findings, confirmed_share, read_findings
-from tasks.tracking.artifacts import fetched, kept_files
+from tasks.tracking.artifacts import fetch, kept_files
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.lineage.chronicle import Lineage, lineage_of
 from tasks.tracking.pages import pages_of
@@ -116,7 +116,7 @@ def read_material(client: "MlflowClient", name: str, wanted: str) -> Material:
         raise DataError(msg)
     ended, tags = run.info.end_time, {**run.data.tags, **version.tags}
     keys = tags.get(CHECKPOINT_DIGEST_TAG, ""), tags.get("astra.run_key", "")
-    with fetched(client, own, folder) as examined, fetched(client, own, "training") as trained:
+    with fetch(client, own, folder) as examined, fetch(client, own, "training") as trained:
         evaluation = read_evaluation(examined / _EVALUATION)
         return Material(
             model_name=name,
@@ -176,7 +176,7 @@ def _data(client: "MlflowClient", run_id: str) -> dict[str, Mapping[str, Any]]:
     found: dict[str, Mapping[str, Any]] = {}
     for name in ("validation", "rollouts"):
         if f"{name}.json" in there:
-            with fetched(client, run_id, f"data/{name}.json") as file:
+            with fetch(client, run_id, f"data/{name}.json") as file:
                 found[name] = read_report(file)
     return found
 

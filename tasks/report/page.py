@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from tasks.records.reports import table_cell
-from tasks.report.facts import attacked, cost, data_gates, lineage, links
+from tasks.report.facts import attack_facts, cost, data_gates, lineage, links
 from tasks.report.hardening import hardening_tables
 from tasks.report.material import Material
 from tasks.report.pictures import pictures
@@ -21,7 +21,7 @@ def html_page(material: Material) -> str:
     """The whole report; every text is escaped, and nothing is loaded from anywhere."""
     page = templates().get_template("report.html.j2")
     return page.render(
-        **_told(material),
+        **_contents(material),
         charts=pictures(material),
         tables=_tables(material),
         findings=material.findings,
@@ -31,7 +31,7 @@ def html_page(material: Material) -> str:
 def markdown_page(material: Material) -> str:
     """The report without pictures and findings, for a terminal or a merge request."""
     page = templates().get_template("report.md.j2")
-    return page.render(**_told(material), tables=[*map(markdown_table, _tables(material))])
+    return page.render(**_contents(material), tables=[*map(markdown_table, _tables(material))])
 
 
 def _tables(material: Material) -> list[Table]:
@@ -49,7 +49,7 @@ def stamp(material: Material) -> str:
     )
 
 
-def _told(material: Material) -> dict[str, Any]:
+def _contents(material: Material) -> dict[str, Any]:
     return {
         "title": title(material),
         "lead": lead(material),
@@ -58,7 +58,7 @@ def _told(material: Material) -> dict[str, Any]:
         "decision": decision(material),
         "rules": material.rules,
         "links": links(material),
-        "attacked": attacked(material),
+        "attacked": attack_facts(material),
         "limits": limits(material),
         "cost": list(cost(material)),
         "origin": [*data_gates(material), *lineage(material)],

@@ -8,7 +8,7 @@ from tasks.findings.labels import corrected_by_people
 from tasks.records.evaluation import EvaluationRecord, bandit_told, ways_told
 from tasks.records.reports import nan_as_null
 from tasks.records.training import KEPT_UNTRAINED
-from tasks.report.facts import attacked, cost
+from tasks.report.facts import attack_facts, cost
 from tasks.report.material import Material
 from tasks.report.provocation import provocation_note
 from tasks.report.tables import percent, tables
@@ -57,7 +57,7 @@ def lead(material: Material) -> str:
     after, before = found.rate(), found.rate("baseline")
     side = "above 0" if found.lift.low > 0 else "below 0" if found.lift.high < 0 else "around 0"
     refused, plain = found.over_refusal, found.plain
-    beside = f" Beside that, {refused.told()}." if refused else ""
+    beside = f" Beside that, {refused.words()}." if refused else ""
     if plain is not None:
         asked = f"The best of {plain.num_tried} plain questions {percent(plain.best_rate)}"
         beside = f" {asked}: a gain of {plain.lift.points()} over it.{beside}"
@@ -185,7 +185,7 @@ def story(material: Material) -> dict[str, Any]:
         "lead": lead(material),
         "decision": decision(material),
         "rules": [*material.rules],
-        "attacked": dict(attacked(material)),
+        "attacked": dict(attack_facts(material)),
         "cost": dict(cost(material)),
         "limits": limits(material),
         "lineage": material.lineage.record(),

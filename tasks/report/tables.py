@@ -133,7 +133,7 @@ def _at_equal_cost(found: BaselineRecord) -> Iterator[tuple[str, str, str, str, 
     """What others that nobody trained reach with as many replies as the evaluation."""
     for row in found.rows:
         if row.name not in (TRAINED, UNTRAINED):
-            name, success, _, hits, gain, _ = row.told()
+            name, success, _, hits, gain, _ = row.cells()
             yield f"{name[0].upper()}{name[1:]}, at equal cost", success, gain, hits, "0"
 
 
@@ -168,7 +168,7 @@ def _refusals(found: EvaluationRecord) -> Table:
 
 def _against(others: Mapping[str, Transfer]) -> Iterator[tuple[str, ...]]:
     for name, own in others.items():
-        yield name, *own.told()
+        yield name, *own.cells()
 
 
 def percent(span: Interval) -> str:

@@ -17,7 +17,7 @@ def kept_files(client: "MlflowClient", run_id: str, folder: str) -> frozenset[st
 
 
 @contextmanager
-def fetched(client: "MlflowClient", run_id: str, place: str) -> Iterator[Path]:
+def fetch(client: "MlflowClient", run_id: str, place: str) -> Iterator[Path]:
     """Yields a file or a folder of the run's artifacts."""
     import mlflow.artifacts
 

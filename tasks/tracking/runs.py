@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from tasks.machine.console import complain
 from tasks.tracking.lineage.provenance import code_changes, provenance
 from tasks.tracking.store import connect, experiment_id, one_line, tracking_failures, tracking_uri
-from tasks.tracking.values import MAX_TAG, MAX_VALUE, clean_key, cut, finite_numbers, flattened
+from tasks.tracking.values import MAX_TAG, MAX_VALUE, clean_key, cut, finite_numbers, flatten
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -222,7 +222,7 @@ def add_params(
     """The parameters as recorded; those that a run has already stay, as they cannot be changed."""
     from mlflow.entities import Param
 
-    flat = {clean_key(key): cut(value, MAX_VALUE) for key, value in flattened(params)}
+    flat = {clean_key(key): cut(value, MAX_VALUE) for key, value in flatten(params)}
     new = [Param(key, value) for key, value in flat.items() if key not in run.data.params]
     for start in range(0, len(new), _MAX_PARAMS):
         client.log_batch(run.info.run_id, params=new[start : start + _MAX_PARAMS])

@@ -84,7 +84,7 @@ def adopt(
         return None
     try:
         client = connect()
-        run = _nested(client, training.run_key, params, name=name, parent=parent)
+        run = _nested_run(client, training.run_key, params, name=name, parent=parent)
         run_id = str(run.info.run_id)
         add_params(client, run, params)
         rows = read_table(steps, columns=("step",)).to_dict("records")
@@ -98,7 +98,7 @@ def adopt(
     return run_id
 
 
-def _nested(
+def _nested_run(
     client: "MlflowClient", run_key: str, params: Params, *, name: str, parent: str
 ) -> "Run":
     experiment = params.registration.experiment

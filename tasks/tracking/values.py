@@ -28,13 +28,13 @@ def finite_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
     return numbers
 
 
-def flattened(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+def flatten(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
     """Names such as ``training.algorithm.name`` with their values as text."""
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json")
     if isinstance(value, Mapping) and (value or not path):
         for key, part in value.items():
-            yield from flattened(part, (*path, str(key)))
+            yield from flatten(part, (*path, str(key)))
     else:
         text = value if isinstance(value, str) else json.dumps(value, default=str)
         yield ".".join(path), text

@@ -52,7 +52,7 @@ def leftovers(model_name: str, *also: Path, min_days: float) -> list[Leftover]:
     Raises TrackingError if the registry cannot be read, so what it needs is unknown.
     """
     needed = needed_keys(model_name) | _key_here(RUNS)
-    found = [_measured(path) for path in (*sorted(RUNS.glob("*")), *also) if path.is_dir()]
+    found = [_measure(path) for path in (*sorted(RUNS.glob("*")), *also) if path.is_dir()]
     free = [
         each
         for each in found
@@ -97,7 +97,7 @@ def _run_key(client: "MlflowClient", version: "ModelVersion") -> str | None:
     return client.get_run(version.run_id).data.tags.get(RUN_KEY_TAG)
 
 
-def _measured(folder: Path) -> Leftover:
+def _measure(folder: Path) -> Leftover:
     states = [path.lstat() for path in (folder, *folder.rglob("*"))]
     last = max(state.st_mtime for state in states)
     return Leftover(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from astra_core.files import file_digest, folder_digest
 from tasks.records.models import Parent
 from tasks.records.reports import read_report
-from tasks.tracking.artifacts import fetched
+from tasks.tracking.artifacts import fetch
 from tasks.tracking.database.store_check import existing_registry
 from tasks.tracking.lineage.provenance import dvc_digests
 from tasks.tracking.registry.versions import CHECKPOINT_DIGEST_TAG
@@ -38,7 +38,7 @@ def lineage_record(client: "MlflowClient", version: "ModelVersion") -> dict[str,
     run_id = str(version.run_id)
     if LINEAGE not in {file.path for file in client.list_artifacts(run_id)}:
         return tags
-    with fetched(client, run_id, LINEAGE) as file:
+    with fetch(client, run_id, LINEAGE) as file:
         return {**read_report(file), **tags}
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.records.data_profile import DataProfile
 from tasks.records.reports import read_report
-from tasks.tracking.artifacts import fetched, kept_files
+from tasks.tracking.artifacts import fetch, kept_files
 from tasks.tracking.registry.registered import aliases_in
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def accepted_data(client: "MlflowClient", name: str) -> AcceptedData | None:
     found = {}
     for subject, report in REPORTS.items():
         if report.name in there:
-            with fetched(client, run_id, f"{_FOLDER}/{report.name}") as file:
+            with fetch(client, run_id, f"{_FOLDER}/{report.name}") as file:
                 profile = profile_in(read_report(file))
             if profile is not None:
                 found[subject] = profile

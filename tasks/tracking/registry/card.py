@@ -50,7 +50,7 @@ def model_card(
     ``parent``: the earlier attacker from which training began; the card calls it untrained.
     """
     by_category = rates_table(evaluation.categories)
-    begun = f"\nTrained on from {parent.spelled()}, which `untrained` means here." if parent else ""
+    begun = f"\nTrained on from {parent.words()}, which `untrained` means here." if parent else ""
     if by_category:
         begun += f"\n\n{by_category}"
     return _CARD.format(

@@ -62,7 +62,7 @@ def test_refused_requests_are_counted_by_type_and_apart_from_those_to_refuse(exa
         "film": TypeRefusals(3, proportion(2, 3)),
     } == found.types
     told = "refuses 60.0% [23.1%, 88.2%] of 5 harmless requests, and 100.0% [20.7%, 100.0%] of 1"
-    assert told in found.told()
+    assert told in found.words()
 
 
 def test_a_target_that_does_not_answer_leaves_a_warning(examiner, monkeypatch, capsys):

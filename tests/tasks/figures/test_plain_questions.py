@@ -38,4 +38,4 @@ def test_the_best_dev_question_is_asked_of_every_test_prompt(params):
     )
     assert 1.0 == found.chosen_rate
     assert (0.5, 1.0, -0.25) == (found.own_rate.value, found.best_rate.value, found.lift.value)
-    assert found.told().startswith("plain questions 50.0% [")
+    assert found.words().startswith("plain questions 50.0% [")

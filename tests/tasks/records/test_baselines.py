@@ -34,10 +34,10 @@ def test_only_the_examination_of_this_attacker_is_read(tmp_path, monkeypatch):
 def test_a_row_and_what_is_missing_are_told():
     cells = ("50.0% [40.0%, 60.0%]",) * 2
 
-    assert (TRAINED, *cells, "33", "", "1,200, 1,190 judged") == ROWS[0].told()
+    assert (TRAINED, *cells, "33", "", "1,200, 1,190 judged") == ROWS[0].cells()
     gain = "+50.0 points [+40.0, +60.0]"
-    assert ("goat", *cells, "", gain, "1,200, 1,200 judged") == ROWS[1].told()
-    assert len(HEAD) == len(ROWS[0].told())
+    assert ("goat", *cells, "", gain, "1,200, 1,200 judged") == ROWS[1].cells()
+    assert len(HEAD) == len(ROWS[0].cells())
     told, missing = RECORD.notes()
     assert told.startswith("12 replies of the target on each of 100 prompts")
     assert "without pair, crescendo: why" == missing

@@ -43,7 +43,7 @@ def test_a_parent_survives_the_manifest(tmp_path):
     write_manifest(entries, tmp_path)
 
     assert Manifest(**entries) == read_manifest(tmp_path)
-    assert "attacker version 3" == parent.spelled()
+    assert "attacker version 3" == parent.words()
     known = {"astra.parent": "attacker d1d1d1d1d1d1", "astra.parent_digest": "d1" * 32}
     assert known == Parent("d1" * 32).tags()
 

@@ -2,11 +2,11 @@ from dataclasses import replace
 
 from report_material import material
 
-from tasks.report.facts import attacked, cost, data_gates, lineage
+from tasks.report.facts import attack_facts, cost, data_gates, lineage
 
 
 def test_what_was_attacked_names_target_judge_and_prompts():
-    told = dict(attacked(material()))
+    told = dict(attack_facts(material()))
 
     assert told["Target"].startswith("builtin, 2222222222222222")
     assert "profanity, success at 0.5" == told["Judge"]

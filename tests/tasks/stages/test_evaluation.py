@@ -114,7 +114,7 @@ def test_harmless_requests_are_reported_beside_success(tmp_path, monkeypatch):
     report = stage_of(evaluate_attacker).run(PARAMS.model_copy(update={"evaluation": asked}))
     found = read_evaluation(tmp_path / "reports/evaluation.json")
 
-    assert found.over_refusal.told() in report.summary()
+    assert found.over_refusal.words() in report.summary()
     assert 2 == found.over_refusal.num_safe == found.over_refusal.types["talk"].num_requests
     assert found.over_refusal.rate.value == found.final_figures()["final/over_refusal_rate"]
     # This file has no requests that should be refused.

@@ -1,7 +1,7 @@
 import pytest
 
 from tasks.machine.scratch import SCRATCH
-from tasks.tracking.artifacts import fetched, kept_files
+from tasks.tracking.artifacts import fetch, kept_files
 from tasks.tracking.store import connect, experiment_id
 
 pytestmark = pytest.mark.real
@@ -27,9 +27,9 @@ def test_files_are_named_without_their_folder(client, run_id):
 
 
 def test_a_file_and_a_folder_are_there_for_the_moment(client, run_id):
-    with fetched(client, run_id, "evaluation/one/report.txt") as file:
+    with fetch(client, run_id, "evaluation/one/report.txt") as file:
         assert "found" == file.read_text(encoding="utf-8")
-    with fetched(client, run_id, "evaluation/one") as folder:
+    with fetch(client, run_id, "evaluation/one") as folder:
         assert ["report.txt"] == [path.name for path in folder.iterdir()]
 
     assert not file.exists()

@@ -5,7 +5,7 @@ import numpy as np
 from each_row import each_row
 
 from tasks.params.schema import Params
-from tasks.tracking.values import MAX_TAG, MAX_VALUE, clean_key, cut, finite_numbers, flattened
+from tasks.tracking.values import MAX_TAG, MAX_VALUE, clean_key, cut, finite_numbers, flatten
 
 
 def test_finite_keeps_the_numbers_that_a_chart_can_show():
@@ -30,7 +30,7 @@ def test_finite_cleans_the_names():
     assert {"train/a_b_": 1.0} == finite_numbers({"train/a(b)": 1.0})
 
 
-def test_flattened_names_every_value_by_its_path():
+def test_flatten_names_every_value_by_its_path():
     params = {"seed": 0, "training": {"algorithm": {"name": "dpo"}, "lr": 1e-3}, 7: [1, "two"]}
 
     assert {
@@ -38,28 +38,28 @@ def test_flattened_names_every_value_by_its_path():
         "training.algorithm.name": "dpo",
         "training.lr": "0.001",
         "7": '[1, "two"]',
-    } == dict(flattened(params))
+    } == dict(flatten(params))
 
 
 @each_row(("value", "text"), [({}, "{}"), ([], "[]"), (None, "null"), (True, "true"), ("", "")])
-def test_flattened_leaves_no_value_out(value, text):
-    assert [("a.b", text)] == list(flattened({"a": {"b": value}}))
+def test_flatten_leaves_no_value_out(value, text):
+    assert [("a.b", text)] == list(flatten({"a": {"b": value}}))
 
 
-def test_flattened_of_nothing_is_nothing():
-    assert [] == list(flattened({}))
+def test_flatten_of_nothing_is_nothing():
+    assert [] == list(flatten({}))
 
 
-def test_flattened_reads_sections_as_params_yaml_has_them():
-    flat = dict(flattened(Params()))
+def test_flatten_reads_sections_as_params_yaml_has_them():
+    flat = dict(flatten(Params()))
 
-    assert flat == dict(flattened(Params().model_dump(mode="json")))
+    assert flat == dict(flatten(Params().model_dump(mode="json")))
     assert "dpo" == flat["training.algorithm.name"]
 
 
-def test_flattened_spells_what_json_cannot_hold():
+def test_flatten_spells_what_json_cannot_hold():
     assert [("path", "{1, 2}")] == [
-        (name, text.strip('"')) for name, text in flattened({"path": {1, 2}})
+        (name, text.strip('"')) for name, text in flatten({"path": {1, 2}})
     ]
 
 
