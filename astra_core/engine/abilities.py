@@ -10,7 +10,7 @@ import torch
 
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.attention import use_own_attention
-from astra_core.engine.bars import unbarred
+from astra_core.engine.bars import unbar
 from astra_core.engine.cache.prefixes import PrefixStore
 from astra_core.engine.cache.reading import CachedReading, LoneReading, PaddedReading, Reading
 from astra_core.engine.steps.step import DecodingStep, DrawnRow, Rows
@@ -116,7 +116,7 @@ def _try_out(model: Any) -> Abilities:
 @contextmanager
 def _trying(model: Any) -> Iterator[None]:
     """A scope of trials: without gradient, in the model's own precision, with nothing barred."""
-    with torch.no_grad(), unbarred(model), _in_full_precision(model.device.type):
+    with torch.no_grad(), unbar(model), _in_full_precision(model.device.type):
         yield
 
 
@@ -280,4 +280,4 @@ def _draw_rows(model: Any, contexts: list[list[int]]) -> list[DrawnRow]:
     step.begin(places, Rows(contexts, reading.values, places, uniforms))
     for _ in range(_NEW):
         step.advance()
-    return step.drawn(places)
+    return step.drawn_rows(places)

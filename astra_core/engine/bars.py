@@ -36,7 +36,7 @@ def bars_of(model: Any) -> Barred:
 
 
 @contextmanager
-def unbarred(model: Any) -> Iterator[None]:
+def unbar(model: Any) -> Iterator[None]:
     """Runs the body with nothing barred."""
     found = bars_of(model)
     if found is not None:

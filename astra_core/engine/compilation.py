@@ -48,17 +48,17 @@ def compiles(asked: Literal["auto"] | bool, device: str, *, num_weights: int) ->
 
 
 def is_compiled(model: Any) -> bool:
-    """True inside ``compiled`` of this model: its passes should have one of few shapes."""
+    """True inside ``compile_layers`` of this model: its passes should have one of few shapes."""
     return model.base_model in _active
 
 
 @contextmanager
-def compiled(model: Any) -> Iterator[None]:
+def compile_layers(model: Any) -> Iterator[None]:
     """Runs the body with the layers of a causal LM of transformers compiled.
 
     A pass with a mask, as packed trees have, runs as written: its shape is another each time.
     """
-    with warnings.catch_warnings(), _replaced(model, lambda _, layer: partial(_learn, layer)):
+    with warnings.catch_warnings(), _replace_passes(model, lambda _, layer: partial(_learn, layer)):
         # torch looks at every tensor that it is given, also where there is no gradient to find.
         warnings.filterwarnings("ignore", "The .grad attribute of a Tensor")
         _active.add(model.base_model)
@@ -80,7 +80,7 @@ def compiled_step(model: Any, cache: Cache) -> Iterator[None]:
         # Which layer has which part of the cache is not to be seen.
         yield
         return
-    with _replaced(model, lambda number, layer: partial(_step, layer, cache, parts[number])):
+    with _replace_passes(model, lambda number, layer: partial(_step, layer, cache, parts[number])):
         yield
 
 
@@ -104,7 +104,9 @@ class OwnLayer(Cache):  # type: ignore[misc]
 
 
 @contextmanager
-def _replaced(model: Any, forward: Callable[[int, Any], Callable[..., Any]]) -> Iterator[None]:
+def _replace_passes(
+    model: Any, forward: Callable[[int, Any], Callable[..., Any]]
+) -> Iterator[None]:
     """Runs the body with another pass for each layer, which is given with its number."""
     layers = [layer for layer in _layers_of(model) if "forward" not in vars(layer)]
     for number, layer in enumerate(layers):

@@ -16,7 +16,7 @@ import torch
 from packaging.requirements import Requirement
 
 from astra_core.engine.abilities import Abilities, abilities_of, takes_steps
-from astra_core.engine.compilation import compiled
+from astra_core.engine.compilation import compile_layers
 from astra_core.engine.machine import Machine
 from astra_core.engine.products.packed_linear import packed_linears
 from astra_core.engine.products.precision import Precision
@@ -131,9 +131,9 @@ class Plan:
         """A scope around the passes of one update, forward and backward."""
         with ExitStack() as scopes:
             if self.recomputes:
-                scopes.enter_context(recomputed(model))
+                scopes.enter_context(recompute(model))
             if self.compiles_passes:
-                scopes.enter_context(compiled(model))
+                scopes.enter_context(compile_layers(model))
             if self.learns_in == "fp32":
                 scopes.enter_context(routed_linears(model, route=self.route))
             yield
@@ -196,7 +196,7 @@ def _size_in_words(num_parameters: int) -> str:
 
 
 @contextmanager
-def recomputed(model: Any) -> Iterator[None]:
+def recompute(model: Any) -> Iterator[None]:
     """Runs the body with recomputation of the layers' activations in the backward pass.
 
     transformers recomputes in training mode only, which would switch dropout on; so the layers

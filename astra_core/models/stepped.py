@@ -102,7 +102,7 @@ class SteppedRows:
             flags = step.over()
             over = [place for place in self._held if flags[place]]
         indices = [self._held.pop(place) for place in over]
-        drawn = dict(zip(indices, step.drawn(over), strict=True))
+        drawn = dict(zip(indices, step.drawn_rows(over), strict=True))
         if self.store is not None:
             # The last token of a row was not read.
             ids = [
@@ -110,5 +110,5 @@ class SteppedRows:
                 for index, one in drawn.items()
             ]
             at = torch.tensor(over, device=self.stepper.device)
-            self.store.add(step.cache.copied(at, [len(own) for own in ids]), ids)
+            self.store.add(step.cache.copy_rows(at, [len(own) for own in ids]), ids)
         return drawn

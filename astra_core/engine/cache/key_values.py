@@ -112,7 +112,7 @@ class KeyValues(Cache):  # type: ignore[misc]
         """Ends the pass: its tokens count from now on."""
         self.lengths = self._ends
 
-    def selected(self, rows: Sequence[int], *, capacity: int) -> Self:
+    def copy_rows(self, rows: Sequence[int], *, capacity: int) -> Self:
         """Copies of these rows, also several of one; the stem is not copied."""
         stem = None if self.stem is None else self.stem.of_rows(rows)
         lengths = [self.lengths[row] for row in rows]
@@ -121,7 +121,7 @@ class KeyValues(Cache):  # type: ignore[misc]
             found._fill([(self.parts, own) for own in zip(rows, lengths, strict=True)])  # noqa: SLF001
         return found
 
-    def forked(self, rows: Sequence[int], *, capacity: int) -> Self:
+    def fork(self, rows: Sequence[int], *, capacity: int) -> Self:
         """New rows that continue from these, also several from one; nothing is copied.
 
         This cache is their stem from now on and must not be written to.
@@ -129,7 +129,7 @@ class KeyValues(Cache):  # type: ignore[misc]
         return type(self)(len(self.layers), [0] * len(rows), capacity, stem=Stem(self, rows))
 
     @classmethod
-    def gathered(cls, pieces: Sequence[tuple[Self, int, int]], *, capacity: int) -> Self:
+    def gather(cls, pieces: Sequence[tuple[Self, int, int]], *, capacity: int) -> Self:
         """Rows of any caches of one model, each cut to its first tokens, copied side by side.
 
         Args:
@@ -264,7 +264,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         keys, values = keys[:, :, :width], values[:, :, :width]
         if stem is not None:
             # Models pass what they get here to their attention, and do not know of stems.
-            keys = with_load(keys, stem.shared(self._index, len(keys)))
+            keys = with_load(keys, stem.prefixes(self._index, len(keys)))
         return keys, values
 
     def get_seq_length(self) -> int:

@@ -191,12 +191,12 @@ class CachedReading(Reading):
         pieces = [place or (known[0], known[1], 0) for place in places]
         different = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
         if not self._is_shared(len(different), len(pieces)):
-            return KeyValues.gathered(pieces, capacity=longest + room)
+            return KeyValues.gather(pieces, capacity=longest + room)
         longest = max(length for _, _, length in different)
-        stem = KeyValues.gathered(list(different), capacity=longest)
+        stem = KeyValues.gather(list(different), capacity=longest)
         pairs = zip(self._ids, pieces, strict=True)
         unread = max(len(context) - length for context, (_, _, length) in pairs)
-        return stem.forked([different[piece] for piece in pieces], capacity=unread + room)
+        return stem.fork([different[piece] for piece in pieces], capacity=unread + room)
 
     def _is_shared(self, num_prefixes: int, num_rows: int) -> bool:
         """True if rows should share their prefixes in a stem: most have a sibling."""
@@ -254,10 +254,10 @@ class CachedReading(Reading):
         if list(rows) == list(range(len(self._ids))) and self._values.has_room(room):
             return
         if self._is_shared(len(set(rows)), len(rows)) and self._is_mostly_own():
-            self._values = self._whole().forked(rows, capacity=room + 1)
+            self._values = self._whole().fork(rows, capacity=room + 1)
         else:
             longest = max(self._values.lengths[row] for row in rows)
-            self._values = self._values.selected(rows, capacity=longest + room + 1)
+            self._values = self._values.copy_rows(rows, capacity=longest + room + 1)
         self._ids = [list(self._ids[row]) for row in rows]
         self.logits = self.logits[torch.tensor(rows, device=self._device)]
 
@@ -272,7 +272,7 @@ class CachedReading(Reading):
             return self._values
         totals = self._values.totals
         pieces = [(self._values, row, length) for row, length in enumerate(totals)]
-        return KeyValues.gathered(pieces, capacity=max(totals))
+        return KeyValues.gather(pieces, capacity=max(totals))
 
     def drop(self, is_over: Sequence[bool]) -> list[int]:
         """See ``Reading.drop``; finished rows are still stored."""

@@ -25,7 +25,7 @@ def best_prefixes(contexts: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
             shared, first = runs.pop()
             own = shared, place + 1 - first
             for each in order[first : place + 1]:
-                best[each] = max(best[each], own, key=_saved)
+                best[each] = max(best[each], own, key=_num_saved)
         if length and not (runs and runs[-1][0] == length):
             runs.append((length, first))
     return best
@@ -193,7 +193,7 @@ class _Held:
         return rows * (self._length + room)
 
 
-def _saved(prefix: tuple[int, int]) -> int:
+def _num_saved(prefix: tuple[int, int]) -> int:
     """How many tokens a row saves, on average."""
     length, rows = prefix
     return length - -(-length // rows)

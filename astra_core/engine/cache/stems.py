@@ -28,7 +28,7 @@ class Prefixes(Protocol):
     def num_bytes(self) -> int:
         """Memory of the buffers."""
 
-    def selected(self, rows: Sequence[int], *, capacity: int) -> Self:
+    def copy_rows(self, rows: Sequence[int], *, capacity: int) -> Self:
         """These rows, copied."""
 
     def parts(self, layer: int, name: str, beginning: tuple[int, int]) -> list[Tensor]:
@@ -136,7 +136,7 @@ class Stem:
         # Where more are alive, less than half of what is read at each step is useless; a cache of
         # nothing, for rows that began with no prefix, has no layers to read.
         if longest and 2 * len(alive) <= len(self._near.lengths):
-            self._near = self.values.selected(alive, capacity=longest)
+            self._near = self.values.copy_rows(alive, capacity=longest)
             self._numbers = {owner: number for number, owner in enumerate(alive)}
 
     def settle(self) -> None:
@@ -146,7 +146,7 @@ class Stem:
         self._numbers = {owner: owner for owner in self.owners}
         self._groups = self._mask = None
 
-    def shared(self, layer: int, num_rows: int) -> Shared:
+    def prefixes(self, layer: int, num_rows: int) -> Shared:
         """The prefixes that the first rows share in one layer."""
         own: Any = self._near.layers[layer]
         width = max(self._near.lengths)

@@ -64,7 +64,7 @@ class SlotCache(Cache):  # type: ignore[misc]
                 found = getattr(other, name)[:, :, :width].index_select(0, rows)
                 getattr(own, name)[:, :, :width].index_copy_(0, places, found)
 
-    def copied(self, places: Int[Tensor, " N"], lengths: Sequence[int]) -> KeyValues:
+    def copy_rows(self, places: Int[Tensor, " N"], lengths: Sequence[int]) -> KeyValues:
         """These rows in a cache of their own, each with as many tokens."""
         found = KeyValues(len(self.layers), lengths, max(lengths))
         for own, other in zip(found.layers, self.layers, strict=True):

@@ -127,7 +127,7 @@ class DecodingStep:
         found: list[bool] = self._is_over.tolist()
         return found
 
-    def drawn(self, places: Sequence[int]) -> list[DrawnRow]:
+    def drawn_rows(self, places: Sequence[int]) -> list[DrawnRow]:
         """What the rows in these places have drawn."""
         at = torch.tensor(places, device=self._token.device)
         tables = (self._count, self._tokens, self._logprobs)

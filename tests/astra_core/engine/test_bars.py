@@ -6,7 +6,7 @@ from each_row import each_row
 from tiny_architectures import tiny_model
 
 from astra_core.config import GenerationConfiguration
-from astra_core.engine.bars import bar, bars_of, lower_barred, unbarred
+from astra_core.engine.bars import bar, bars_of, lower_barred, unbar
 from astra_core.engine.logprobs import (
     continuation_states,
     token_logits,
@@ -25,7 +25,7 @@ CONTEXTS, SAID = [(4, 5, 0, 6), (6, 3)], [(3, 7, 0), (5,)]
 
 def shares(model, rows):
     """Of the ids that are left, by the definition."""
-    with unbarred(model):
+    with unbar(model):
         output = model(
             input_ids=rows.input_ids,
             attention_mask=rows.attention_mask,

@@ -70,7 +70,7 @@ def test_a_compiled_step_draws_what_a_plain_one_draws():
         step.begin([0, 1], Rows(contexts, reading.values, [0, 1], uniforms))
         for _ in range(3):
             step.advance()
-        found.append(step.drawn([0, 1]))
+        found.append(step.drawn_rows([0, 1]))
 
     for here, there in zip(*found, strict=True):
         assert here.token_ids == there.token_ids

@@ -19,7 +19,7 @@ from astra_core.engine.logprobs import (
     token_logprobs_and_entropies,
 )
 from astra_core.engine.machine import Machine
-from astra_core.engine.plan import Plan, recomputed
+from astra_core.engine.plan import Plan, recompute
 from astra_core.models.rows import pad_rows, padded_logits, padded_logprobs
 
 pytestmark = pytest.mark.routes
@@ -173,7 +173,7 @@ def test_recomputed_activations_give_the_same_gradients_of_packed_trees(name):
     calls = []
     layer = next(m for m in model.modules() if type(m).__name__.endswith(("MLP", "Mlp")))
     layer.register_forward_pre_hook(lambda *_: calls.append(1))
-    with recomputed(model):
+    with recompute(model):
         own, found = value_and_gradient(model, token_logprobs, rows)
 
     assert 2 == len(calls)

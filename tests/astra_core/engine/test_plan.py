@@ -11,7 +11,7 @@ from tiny_training import configured, trainer_of, weights_of
 from astra_core.config import LoraConfiguration
 from astra_core.engine.logprobs import continuation_states, token_logprobs
 from astra_core.engine.machine import Machine
-from astra_core.engine.plan import Plan, _missed_pins, recomputed
+from astra_core.engine.plan import Plan, _missed_pins, recompute
 from astra_core.engine.products.split_linear import SplitLinear
 from astra_core.engine.products.split_product import MIN_ROWS
 from astra_core.models.lora import add_adapters
@@ -167,7 +167,7 @@ def test_layers_are_computed_again_in_the_backward_pass_and_there_alone(kind):
     for is_recomputed in (False, True):
         counts.clear()
         if is_recomputed:
-            with recomputed(model):
+            with recompute(model):
                 model(input_ids=ids, use_cache=False).logits.sum().backward()
         else:
             model(input_ids=ids, use_cache=False).logits.sum().backward()
@@ -193,7 +193,7 @@ def test_recomputation_changes_no_gradient(lora):
         return [own.grad for own in model.parameters() if own.requires_grad]
 
     expected = gradients()
-    with recomputed(model):
+    with recompute(model):
         assert all(map(torch.equal, expected, gradients()))
 
 

@@ -38,18 +38,18 @@ class Model:
 
     def select(self, rows, capacity):
         self.rows = [list(self.rows[row]) for row in rows]
-        self.values = self.values.selected(rows, capacity=capacity)
+        self.values = self.values.copy_rows(rows, capacity=capacity)
 
     def fork(self, rows, capacity):
         self.rows = [list(self.rows[row]) for row in rows]
-        self.values = self.values.forked(rows, capacity=capacity)
+        self.values = self.values.fork(rows, capacity=capacity)
 
     def check(self):
         assert self.values.totals == [len(row) for row in self.rows]
         found = self.values
         if found.stem is not None:
             pieces = [(found, row, length) for row, length in enumerate(found.totals)]
-            found = KeyValues.gathered(pieces, capacity=found.capacity + 30)
+            found = KeyValues.gather(pieces, capacity=found.capacity + 30)
         for index, layer in enumerate(found.layers):
             for row, own in enumerate(self.rows):
                 expected = torch.tensor(own) + 0.5 * index
@@ -110,7 +110,7 @@ def test_rows_on_a_stem_can_be_cut_within_it():
     pieces = [(own.values, 1, 3), (own.values, 1, 5), (own.values, 0, 4)]
     expected = Model(3, 9)
     expected.rows = [own.rows[1][:3], own.rows[1][:5], own.rows[0][:4]]
-    expected.values = KeyValues.gathered(pieces, capacity=9)
+    expected.values = KeyValues.gather(pieces, capacity=9)
     expected.check()
 
 
@@ -167,7 +167,7 @@ def test_rows_of_several_caches_come_together_cut_to_what_is_asked():
     first.read([5, 2])
     second.next = 100.0
     second.read([7])
-    found = KeyValues.gathered(
+    found = KeyValues.gather(
         [(first.values, 0, 3), (second.values, 0, 7), (first.values, 1, 2), (second.values, 0, 0)],
         capacity=9,
     )
@@ -183,7 +183,7 @@ def test_rows_of_several_caches_come_together_cut_to_what_is_asked():
 def test_a_copy_is_not_changed_by_what_it_was_copied_from():
     own = Model(1, 10)
     own.read([2])
-    copy = own.values.selected([0, 0], capacity=10)
+    copy = own.values.copy_rows([0, 0], capacity=10)
     before = copy.layers[0].keys.clone()
     own.read([3])
 

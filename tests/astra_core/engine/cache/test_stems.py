@@ -55,7 +55,7 @@ def passes(owners, *, groups, lengths, counts):
     states = numbers(len(lengths), groups, max(lengths), SIZE)
     prefixes.layers[0].update(states, states + 1.0)
     prefixes.close()
-    caches = (prefixes.forked(owners, capacity=9), prefixes.selected(owners, capacity=20))
+    caches = (prefixes.fork(owners, capacity=9), prefixes.copy_rows(owners, capacity=20))
     states = numbers(len(owners), groups, max(counts), SIZE)
     found = []
     for cache in caches:
@@ -138,14 +138,14 @@ def test_prefixes_that_nobody_continues_from_are_not_read_at_every_step(model):
     reading.select([0, 0, 1, 1, 2, 2], room=6)
     reading.advance(torch.arange(6), [True] * 6)
     stem = reading._values.stem
-    assert 3 == stem.shared(0, 6).keys.shape[0]
+    assert 3 == stem.prefixes(0, 6).keys.shape[0]
     reading.drop([row != 2 for row in range(6)])
 
-    assert (1, len(CONTEXTS[1])) == tuple(stem.shared(0, 1).keys.shape[::2])
+    assert (1, len(CONTEXTS[1])) == tuple(stem.prefixes(0, 1).keys.shape[::2])
     assert 3 == len(stem.values.lengths)
     # The copy of the one that is left is not held on to by what is remembered.
     reading.close()
-    assert 3 == stem.shared(0, 1).keys.shape[0]
+    assert 3 == stem.prefixes(0, 1).keys.shape[0]
 
 
 def read_on_stem(model, contexts, store):

@@ -9,7 +9,7 @@ from each_row import each_row
 from tiny_architectures import tiny_model
 from transformers.pytorch_utils import Conv1D
 
-from astra_core.engine.plan import recomputed
+from astra_core.engine.plan import recompute
 from astra_core.engine.products import split_linear, split_product
 from astra_core.engine.products.routed_linear import routed_linears
 from astra_core.engine.products.split_linear import SharedInput, SplitLinear
@@ -199,7 +199,7 @@ def test_recomputed_activations_give_the_same_gradients_of_split_layers():
     model = tiny_model("gpt2", n_embd=WIDTH, n_layer=1, n_positions=MIN_ROWS)
     ids = torch.arange(MIN_ROWS)[None] % 20
     found = []
-    for scope in (nullcontext(), recomputed(model)):
+    for scope in (nullcontext(), recompute(model)):
         model.zero_grad()
         with scope, routed_linears(model, route="split"):
             assert [m for m in model.modules() if isinstance(vars(m).get("forward"), SplitLinear)]

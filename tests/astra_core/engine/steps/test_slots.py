@@ -25,7 +25,7 @@ def test_a_row_comes_back_as_it_was_loaded_and_a_pass_writes_behind_it():
     assert (3, 2, 8, 5) == keys.shape
     for row, slot in enumerate((2, 5, 3)):
         torch.testing.assert_close(new[row, :, 0], keys[row, :, slot])
-    found = cache.copied(torch.tensor([0, 2]), [3, 4])
+    found = cache.copy_rows(torch.tensor([0, 2]), [3, 4])
     assert [3, 4] == found.lengths
     for name, sign in (("keys", 1), ("values", -1)):
         before, after = (getattr(own.layers[0], name) for own in (values, found))

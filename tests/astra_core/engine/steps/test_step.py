@@ -70,7 +70,7 @@ def test_a_replayed_step_draws_what_the_cpu_draws(options):
             step = begun(device, options)
             while not all(step.over()):
                 step.advance()
-            found.append(step.drawn(range(len(CONTEXTS))))
+            found.append(step.drawn_rows(range(len(CONTEXTS))))
 
     for here, there in zip(*found, strict=True):
         assert here.token_ids == there.token_ids

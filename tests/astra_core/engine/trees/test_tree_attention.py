@@ -10,7 +10,7 @@ from astra_core.engine import attention
 from astra_core.engine.carrier import load_of
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.engine.masks import additive_mask
-from astra_core.engine.plan import recomputed
+from astra_core.engine.plan import recompute
 from astra_core.engine.trees import tree_attention
 from astra_core.engine.trees.packing import packed_rows
 from astra_core.engine.trees.tree_attention import Blocks, by_blocks, with_blocks
@@ -180,7 +180,7 @@ def test_recomputed_activations_give_the_same_gradients_by_blocks(noted):
     model = tiny_model("gpt2").double()
     expected = outcome(model, token_logprobs, rows_of(DEEP))
     noted.clear()
-    with recomputed(model):
+    with recompute(model):
         found = outcome(model, token_logprobs, rows_of(DEEP))
 
     # Once forward and once more for the gradient.
