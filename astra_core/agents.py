@@ -190,7 +190,7 @@ def _instruction_ids(instruction: str | None, model: LanguageModel) -> tuple[int
     """The instruction as an utterance that opens the conversation."""
     if instruction is None:
         return ()
-    return model.opening_ids + model.closed(model.encode(instruction))
+    return model.opening_ids + model.closed_ids(model.encode(instruction))
 
 
 def _check_room(

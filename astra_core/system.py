@@ -21,7 +21,7 @@ from astra_core.files import record_digest
 from astra_core.judge import Judge
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.lora import share_frozen
-from astra_core.models.spelling import spelled, spelling_digest
+from astra_core.models.spelling import spell_text, spelling_digest
 from astra_core.registry import build
 from astra_core.scorer import Scorer, version_of
 from astra_core.scorers.cached import with_cache
@@ -141,7 +141,7 @@ class System:
     @property
     def spell(self) -> Callable[[str], str]:
         """Gives what an attacker said as the target reads it."""
-        return partial(spelled, name=self.config.spelling)
+        return partial(spell_text, name=self.config.spelling)
 
     @property
     def shares_tokenizer(self) -> bool:

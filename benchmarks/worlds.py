@@ -184,7 +184,9 @@ def finetune(
     own = LanguageModel.load(model)
     own.model.requires_grad_(True)
     longest = int(getattr(own.model.config, "max_position_embeddings", 1024))
-    documents = [[i for text in each for i in own.closed(own.encode(text))] for each in dialogues]
+    documents = [
+        [i for text in each for i in own.closed_ids(own.encode(text))] for each in dialogues
+    ]
     optimizer = torch.optim.AdamW(own.model.parameters(), lr=lr)
     rng, loss = random.Random("finetune"), 0.0
     own.model.train()

@@ -77,7 +77,7 @@ def read_lessons(path: Path, system: System) -> list[PolicyStep]:
 
 def _turn(prompt: str, probe: str, system: System) -> Node:
     player = system.player(0)
-    ids = player.format.written(probe)
+    ids = player.format.written_ids(probe)
     limit = system.context_limit(player.model, len(ids))
     (context,) = player.contexts([Conversation(Prompt.of(prompt))], limit)
     unsampled = (0.0,) * len(ids)

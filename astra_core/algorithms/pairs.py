@@ -29,7 +29,7 @@ from astra_core.algorithms.functional.preference import (
 from astra_core.algorithms.movement import movement_figures
 from astra_core.config import NonNegative, Positive
 from astra_core.engine.logprobs import token_logprobs, token_logprobs_and_collisions
-from astra_core.models.rows import TokenRows, pad_rows, padded
+from astra_core.models.rows import TokenRows, pad_lists, pad_rows
 from astra_core.rollout import Graph, Node
 from astra_core.system import System
 
@@ -131,9 +131,9 @@ def preference_batch(pairs: Sequence[PreferencePair], system: System) -> Prefere
         device=system.attacker.device,
     )
     width, device = rows.continuation_mask.shape[1], system.attacker.device
-    reference = padded([node.reference_logprobs for node in nodes], width)
-    behaviour = padded([node.probe_logprobs for node in nodes], width)
-    mask = padded([node.probe_mask for node in nodes], width).bool()
+    reference = pad_lists([node.reference_logprobs for node in nodes], width)
+    behaviour = pad_lists([node.probe_logprobs for node in nodes], width)
+    mask = pad_lists([node.probe_mask for node in nodes], width).bool()
     num_tokens = sum(len(node.context_ids) + len(node.probe_ids) for node in nodes)
     return PreferenceBatch(
         rows,

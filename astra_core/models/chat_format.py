@@ -48,7 +48,7 @@ class ChatFormat(ABC):
         """The ids that the model reads before the next message, at most ``limit`` of them."""
 
     @abstractmethod
-    def written(self, text: str) -> Ids:
+    def written_ids(self, text: str) -> Ids:
         """The ids that the model would have sampled for a written text."""
 
     def thought(self, token_ids: Sequence[int]) -> Thought:
@@ -78,16 +78,18 @@ class SeparatorFormat(ChatFormat):
         start = max(len(ids) - len(last), len(opening), 1)
         return Rendering(ids, cut, (start, max(len(ids) - num_added, start)))
 
-    def written(self, text: str) -> Ids:
+    def written_ids(self, text: str) -> Ids:
         """The text closed by the separator."""
-        return self.model.closed(self.model.encode(self.model.as_text(text)))
+        return self.model.closed_ids(self.model.encode(self.model.as_text(text)))
 
     def _closed_utterances(self, conversation: Conversation) -> list[tuple[Ids, int]]:
         """Every utterance closed, and how many tokens were added to what was sampled."""
         model = self.model
-        found = [(self.written(conversation.prompt.text), 0)]
+        found = [(self.written_ids(conversation.prompt.text), 0)]
         for message in conversation.messages:
-            sampled = () if message.thinking else model.shown(message.ids_for(model.vocabulary))
-            closed = model.closed(sampled) if sampled else self.written(message.text)
+            sampled = (
+                () if message.thinking else model.readable_ids(message.ids_for(model.vocabulary))
+            )
+            closed = model.closed_ids(sampled) if sampled else self.written_ids(message.text)
             found.append((closed, max(len(closed) - len(sampled), 0) if sampled else 0))
         return found

@@ -151,7 +151,7 @@ class ContinuationSampler:
         contexts = [own.context for own in asked]
         rows = SteppedRows(contexts, generation, self.stepper(), read, self.rules, self.store)
         with quick_kernels():
-            drawn = iter(rows.drawn(tasks, budget=budget))
+            drawn = iter(rows.draw(tasks, budget=budget))
         found = [tuple(next(drawn) for _ in own.keys) for own in asked]
         silent = [index for index, own in enumerate(asked) if not own.keys]
         others = self.sample([asked[index] for index in silent], generation, budget=budget)

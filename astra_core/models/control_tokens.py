@@ -44,16 +44,16 @@ def unsaid_ids(tokenizer: Any, size: int) -> frozenset[int]:
 
 
 def as_text(tokenizer: Any, text: str, control: frozenset[int]) -> str:
-    """The text, for ``encoded``, with a break inside every word that is one of these tokens."""
+    """The text, for ``encode_text``, with a break inside every word that is one of these tokens."""
     return _BREAK.join(_parts(tokenizer, text.replace(_BREAK, ""), control))
 
 
-def encoded(tokenizer: Any, text: str, *, adds_special: bool = False) -> tuple[int, ...]:
+def encode_text(tokenizer: Any, text: str, *, adds_special: bool = False) -> tuple[int, ...]:
     """The ids of a text that may have breaks."""
     first, *others = text.split(_BREAK)
     ids = list(tokenizer(first, add_special_tokens=adds_special)["input_ids"])
     for part in others:
-        ids += continued_ids(partial(encoded, tokenizer), part)
+        ids += continued_ids(partial(encode_text, tokenizer), part)
     return tuple(ids)
 
 
@@ -69,7 +69,7 @@ def leading(encode: Callable[[str], tuple[int, ...]]) -> str:
     return _BEFORE if len(encode(_BEFORE)) > 1 else ""
 
 
-def spaced(tokenizer: Any, text: str, control: frozenset[int]) -> str:
+def space_out(tokenizer: Any, text: str, control: frozenset[int]) -> str:
     """The text with a space inside such words, for what cannot be encoded in parts."""
     return as_text(tokenizer, text, control).replace(_BREAK, " ")
 

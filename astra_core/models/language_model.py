@@ -25,7 +25,7 @@ from astra_core.engine.steps.stepper import Stepper
 from astra_core.engine.talking_copy import TalkingCopy
 from astra_core.files import record_digest
 from astra_core.models.continuation import ContinuationSampler
-from astra_core.models.control_tokens import as_text, control_ids, encoded, unsaid_ids
+from astra_core.models.control_tokens import as_text, control_ids, encode_text, unsaid_ids
 from astra_core.models.generation_file import consistent_generation
 from astra_core.models.lora import base_among, merged_state, read_adapters
 from astra_core.models.marked_template import turn_end
@@ -197,7 +197,7 @@ class LanguageModel:
         is_plain = self.control_ids.isdisjoint(self.encode(text))
         return text if is_plain else as_text(self.tokenizer, text, self.control_ids)
 
-    def shown(self, token_ids: Sequence[int]) -> tuple[int, ...]:
+    def readable_ids(self, token_ids: Sequence[int]) -> tuple[int, ...]:
         """The ids as another may read them; none if a control token is among them, but at the end.
 
         Their text is read instead, and does not show it.
@@ -213,7 +213,7 @@ class LanguageModel:
         if known is None:
             if len(self._encoded) >= _MOST_ENCODED:
                 self._encoded.clear()
-            known = encoded(self.tokenizer, text)
+            known = encode_text(self.tokenizer, text)
             self._encoded[text] = known
         return known
 
@@ -221,7 +221,7 @@ class LanguageModel:
         """The text of the ids, special tokens left out."""
         return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=True)).strip()
 
-    def closed(self, token_ids: Sequence[int]) -> tuple[int, ...]:
+    def closed_ids(self, token_ids: Sequence[int]) -> tuple[int, ...]:
         """The ids of an utterance followed by the separator, which is not doubled."""
         ids = tuple(token_ids)
         cut = len(ids) - len(self.separator_ids)

@@ -99,20 +99,20 @@ def render(
 
     Raises ConfigurationError if the template refuses them, leaves one out or repeats it.
     """
-    text, reason = _rendered(tokenizer, turns, system)
+    text, reason = _render(tokenizer, turns, system)
     if not reason:
         return text
     msg = f"{where}: the chat template must take a conversation"
     if system is None:
         msg += f", got {reason}; set {where}.format to 'separator'"
-    elif _rendered(tokenizer, turns, None)[1]:  # the system prompt alone is not what it refuses
+    elif _render(tokenizer, turns, None)[1]:  # the system prompt alone is not what it refuses
         msg += f", got {reason}; set {where}.format to 'separator', {where}.system_prompt to null"
     else:
         msg += f" with a system prompt, got {reason}; set {where}.system_prompt to null"
     raise ConfigurationError(msg)
 
 
-def _rendered(
+def _render(
     tokenizer: Any, turns: Sequence[tuple[str, str]], system: str | None
 ) -> tuple[str, str]:
     """The text, and what is wrong with it; an empty text where the template refuses."""

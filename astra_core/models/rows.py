@@ -55,7 +55,7 @@ def pad_rows(
     return TokenRows(ids, mask, positions, ids[:, width:], mask[:, width:].bool())
 
 
-def padded(lists: Sequence[Sequence[float]], width: int) -> Float[Tensor, "B T"]:
+def pad_lists(lists: Sequence[Sequence[float]], width: int) -> Float[Tensor, "B T"]:
     """Lists as rows of float32, filled up with zeros on the right."""
     found = np.zeros((len(lists), width), dtype=np.float32)
     for row, own in enumerate(lists):

@@ -40,7 +40,7 @@ def spelling_digest(name: str | None) -> str:
     return file_digest(file) if file and file.is_file() else ""
 
 
-def spelled(text: str, name: str | None) -> str:
+def spell_text(text: str, name: str | None) -> str:
     """The text as the target reads it; None leaves it as it was said.
 
     Raises PluginError if the function failed, or gave no text.
@@ -60,7 +60,7 @@ def as_read(conversation: Conversation, name: str | None) -> Conversation:
     if name is None:
         return conversation
     said = (
-        Message("user", spelled(own.text, name)) if own.role == "user" else own
+        Message("user", spell_text(own.text, name)) if own.role == "user" else own
         for own in conversation.messages
     )
     return replace(conversation, messages=tuple(said))

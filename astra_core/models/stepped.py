@@ -51,7 +51,7 @@ class SteppedRows:
     _held: dict[int, int] = field(default_factory=dict)
     _step: DecodingStep | None = None
 
-    def drawn(self, tasks: Sequence[RowToDraw], *, budget: int) -> list[DrawnRow]:
+    def draw(self, tasks: Sequence[RowToDraw], *, budget: int) -> list[DrawnRow]:
         """What each row draws; ``budget`` bounds rows times slots at a time."""
         longest = max(len(self.contexts[task.context]) for task in tasks)
         num_slots = longest + self.generation.max_new_tokens

@@ -86,7 +86,7 @@ class TemplateFormat(ChatFormat):
             visible = visible[1:]
         return Thought(thinking, self.model.decode(visible), visible)
 
-    def written(self, text: str) -> Ids:
+    def written_ids(self, text: str) -> Ids:
         """The ids of the text, and those with which the template ends an assistant's message.
 
         A template that opens the reasoning itself is answered without any.
@@ -166,7 +166,7 @@ class TemplateFormat(ChatFormat):
         ids = message.ids_for(self.model.vocabulary)
         if message.thinking:
             ids = self.thought(ids).visible_ids if message.role == "assistant" else ()
-        ids = self.model.shown(ids)
+        ids = self.model.readable_ids(ids)
         return ids[:-1] if ids and ids[-1] in self.model.end_ids else ids
 
     def _system_prompt(self, conversation: Conversation) -> str | None:

@@ -118,7 +118,7 @@ class CausalLM(Target):
 
     def spoken(self, text: str, generation: GenerationConfiguration) -> tuple[int, ...]:
         """The ids by which it would say a text; one that is cut at its limit has no end."""
-        return self.format.written(text)[: generation.max_new_tokens]
+        return self.format.written_ids(text)[: generation.max_new_tokens]
 
     def respond(
         self,

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from astra_core.models.rows import TokenRows, pad_rows, padded, padded_logprobs
+from astra_core.models.rows import TokenRows, pad_lists, pad_rows, padded_logprobs
 from astra_core.rollout import Graph, Node
 from astra_core.system import System
 from astra_parts.algorithms.functional import clipped_surrogate
@@ -129,8 +129,8 @@ def _turns_of_agents(paths: Sequence[RatedPath], system: System) -> dict[str, _S
         has = [[float(any(node is turn for turn in path)) for node in own] for path in paths]
         found[agent.name] = _Spoken(
             rows,
-            padded([node.probe_logprobs for node in own], width).to(device),
-            padded([node.probe_mask for node in own], width).float().to(device),
+            pad_lists([node.probe_logprobs for node in own], width).to(device),
+            pad_lists([node.probe_mask for node in own], width).float().to(device),
             torch.tensor(has, device=device),
         )
     return found

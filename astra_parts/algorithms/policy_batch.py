@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from astra_core.algorithms.credit import CreditedTurn
-from astra_core.models.rows import TokenRows, pad_rows, padded
+from astra_core.models.rows import TokenRows, pad_lists, pad_rows
 from astra_core.rollout import Node
 from astra_core.system import System
 from astra_parts.algorithms.functional import Aggregation, aggregation_weight
@@ -81,13 +81,13 @@ def policy_batch(
         device=device,
     )
     width = rows.continuation_ids.shape[1]
-    mask = padded([node.probe_mask for node in nodes], width).bool()
-    gains = padded(advantages, 1 if all(len(own) == 1 for own in advantages) else width)
+    mask = pad_lists([node.probe_mask for node in nodes], width).bool()
+    gains = pad_lists(advantages, 1 if all(len(own) == 1 for own in advantages) else width)
     gains = gains * _weights(nodes, width)
     return PolicyBatch(
         rows,
-        padded([node.probe_logprobs for node in nodes], width).to(device),
-        padded([node.reference_logprobs for node in nodes], width).to(device),
+        pad_lists([node.probe_logprobs for node in nodes], width).to(device),
+        pad_lists([node.reference_logprobs for node in nodes], width).to(device),
         mask.to(device),
         gains.to(device),
         float(aggregation_weight(mask, mode=aggregation, max_length=longest)),
@@ -98,9 +98,9 @@ def policy_batch(
 def _weights(nodes: Sequence[Node], width: int) -> Float[Tensor, "B #T"]:
     """The weight of each probe, or of each of its tokens."""
     if all(len(node.probe_weights) == 1 for node in nodes):
-        return padded([node.probe_weights for node in nodes], 1)
+        return pad_lists([node.probe_weights for node in nodes], 1)
     every = [
         own if len(own) > 1 else own * len(node.probe_ids)
         for node, own in ((node, node.probe_weights) for node in nodes)
     ]
-    return padded(every, width)
+    return pad_lists(every, width)

@@ -22,7 +22,7 @@ from astra_core.algorithm import Algorithm, Need
 from astra_core.algorithms.credit import TURN_WEIGHTS, TurnWeights
 from astra_core.algorithms.functional import masked_whiten
 from astra_core.config import NonNegative, Positive, Probability, Section
-from astra_core.models.rows import padded
+from astra_core.models.rows import pad_lists
 from astra_core.rollout import Graph
 from astra_core.system import System
 from astra_parts.algorithms.functional import Aggregation, aggregate, value_losses
@@ -139,8 +139,8 @@ class PPO(Algorithm):
         width, device = policy.mask.shape[1], policy.mask.device
         return PPOBatch(
             policy,
-            padded([step.values for step in steps], width).to(device),
-            padded([step.returns for step in steps], width).to(device),
+            pad_lists([step.values for step in steps], width).to(device),
+            pad_lists([step.returns for step in steps], width).to(device),
         )
 
     def step(self, batch: PPOBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
@@ -194,8 +194,8 @@ def _weigh(estimates: Sequence[TurnEstimate]) -> list[TurnEstimate]:
 def _whiten(estimates: Sequence[TurnEstimate]) -> list[TurnEstimate]:
     """The same with advantages of mean 0 and spread 1 over all trained tokens."""
     width = max((len(estimate.advantages) for estimate in estimates), default=0)
-    mask = padded([estimate.node.probe_mask for estimate in estimates], width).bool()
-    rows = masked_whiten(padded([estimate.advantages for estimate in estimates], width), mask)
+    mask = pad_lists([estimate.node.probe_mask for estimate in estimates], width).bool()
+    rows = masked_whiten(pad_lists([estimate.advantages for estimate in estimates], width), mask)
     return [
         replace(estimate, advantages=tuple(row[: len(estimate.advantages)]))
         for estimate, row in zip(estimates, torch.where(mask, rows, 0.0).tolist(), strict=True)

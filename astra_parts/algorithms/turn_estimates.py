@@ -7,7 +7,7 @@ import torch
 
 from astra_core.algorithms.credit import Forest, alive, can_teach, forest, turn_weights
 from astra_core.models.chat_format import SeparatorFormat
-from astra_core.models.rows import padded
+from astra_core.models.rows import pad_lists
 from astra_core.rollout import Graph, Node, Prompt
 from astra_core.system import System
 from astra_parts.algorithms.functional import tree_gae
@@ -59,9 +59,9 @@ def turn_estimates(
     width = max((len(own) for own in values), default=0)
     advantages, returns = tree_gae(
         torch.tensor([earned for earned, _ in accounts]),
-        -padded([costs for _, costs in accounts], width),
-        padded(values, width),
-        padded([node.probe_mask for node in nodes], width).bool(),
+        -pad_lists([costs for _, costs in accounts], width),
+        pad_lists(values, width),
+        pad_lists([node.probe_mask for node in nodes], width).bool(),
         grown.parents,
         final_values=torch.tensor(
             _final_values(grown, value_head, graphs=graphs, system=system) if is_cut else zeros
@@ -116,8 +116,8 @@ def _next_context(turns: Sequence[Node], system: System, prompt: Prompt) -> tupl
     if not isinstance(player.format, SeparatorFormat):
         (context,) = player.contexts([conversation_of(prompt, turns, system)], limit)
         return context.token_ids
-    sampled = attacker.shown(node.response_ids[0]) if system.shares_tokenizer else ()
+    sampled = attacker.readable_ids(node.response_ids[0]) if system.shares_tokenizer else ()
     reply = sampled or attacker.encode(attacker.as_text(node.response_texts[0]))
-    ids = node.context_ids + attacker.closed(node.probe_ids) + attacker.closed(reply)
+    ids = node.context_ids + attacker.closed_ids(node.probe_ids) + attacker.closed_ids(reply)
     opening = attacker.opening_ids if len(ids) > limit > 1 else ()
     return opening + ids[len(opening) - limit :]

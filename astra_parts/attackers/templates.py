@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from astra_core.conversation import Conversation
-from astra_core.models.spelling import SPELLINGS, spelled
+from astra_core.models.spelling import SPELLINGS, spell_text
 from astra_core.rollout import Node, Prompt
 from astra_core.samplers.level import Growth
 from astra_core.seeding import derive_key, generator
@@ -37,7 +37,7 @@ BATCH = 16
 
 def fill(template: str, prompt: Prompt) -> str:
     """The template with the prompt in it, spelled as its slots say."""
-    others = {name: spelled(prompt.text, name) for name in SPELLINGS}
+    others = {name: spell_text(prompt.text, name) for name in SPELLINGS}
     return template.format(prompt=prompt.text, **others)
 
 

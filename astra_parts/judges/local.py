@@ -90,9 +90,9 @@ class LocalJudge(Judge):
 
     def ids_of(self, text: str, *, adds_special: bool) -> list[int]:
         """The ids of a prompt."""
-        from astra_core.models.control_tokens import encoded
+        from astra_core.models.control_tokens import encode_text
 
-        return list(encoded(self.tokenizer, text, adds_special=adds_special))
+        return list(encode_text(self.tokenizer, text, adds_special=adds_special))
 
     def in_batches(
         self,
@@ -130,9 +130,9 @@ class LocalJudge(Judge):
 
     def space_out(self, text: str) -> str:
         """The text, for the tokenizer itself, in which no control token is read."""
-        from astra_core.models.control_tokens import spaced
+        from astra_core.models.control_tokens import space_out
 
-        return spaced(self.tokenizer, text, self.control_ids)
+        return space_out(self.tokenizer, text, self.control_ids)
 
 
 def round_score(score: float) -> float:

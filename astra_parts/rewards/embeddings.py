@@ -10,7 +10,7 @@ from torch import Tensor
 from astra_core.config import Section
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import shortened
-from astra_core.models.control_tokens import control_ids, spaced
+from astra_core.models.control_tokens import control_ids, space_out
 from astra_core.models.folders import require_folder
 from astra_core.models.rows import pad_rows
 from astra_core.rollout import Prompt
@@ -88,7 +88,7 @@ class Embedder:
     @torch.no_grad()
     def _states(self, texts: Sequence[str]) -> Tensor:
         """Mean last hidden state of each text, float32 on the CPU; zeros without a token."""
-        plain = [spaced(self._tokenizer, text, self._control_ids) for text in texts]
+        plain = [space_out(self._tokenizer, text, self._control_ids) for text in texts]
         ids = [self._tokenizer(text, add_special_tokens=False)["input_ids"] for text in plain]
         rows = [own[:_MAX_TOKENS] for own in ids]
         found = [self._batch(rows[at : at + _BATCH]) for at in range(0, len(rows), _BATCH)]

@@ -70,7 +70,7 @@ class TextSpeaker:
             if isinstance(outcome, Failure):
                 raise RolloutError(outcome.reason)
             texts = [reply.text for reply in outcome.replies]
-            said = [model.closed(model.encode(model.as_text(text))) for text in texts]
+            said = [model.closed_ids(model.encode(model.as_text(text))) for text in texts]
             scores = self.score([context] * len(said), said)
             rows = zip(texts, said, scores, strict=True)
             found.append(Continuations(tuple(Utterance(*row, has_ended=True) for row in rows), ()))

@@ -103,7 +103,7 @@ def tiny_agents(system: System) -> System:
 
     They share the attacker's model.
     """
-    told = system.attacker.closed(system.attacker.encode(TOLD))
+    told = system.attacker.closed_ids(system.attacker.encode(TOLD))
     agents = (
         Agent("first", system.attacker, system.reference),
         Agent("second", system.attacker, system.reference, told),

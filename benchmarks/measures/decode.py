@@ -66,7 +66,7 @@ def _medians_s(
     shape: Shape, effort: Effort, model: LanguageModel, size: int
 ) -> tuple[float, float]:
     """Seconds of a step, ours and of ``generate``, which take turns."""
-    contexts = [model.closed(model.encode(prompt.text)) for prompt in prompts(shape, size)]
+    contexts = [model.closed_ids(model.encode(prompt.text)) for prompt in prompts(shape, size)]
     keys = [[derive_key(SEED, "decode", row)] for row in range(size)]
 
     def ours(asked: list[Ids], generation: GenerationConfiguration) -> object:

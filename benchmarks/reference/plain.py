@@ -102,7 +102,7 @@ def target_of(system: System) -> LanguageModel:
 
 
 def _opening(model: LanguageModel, prompt: Prompt) -> Ids:
-    return model.opening_ids + model.closed(model.encode(prompt.text))
+    return model.opening_ids + model.closed_ids(model.encode(prompt.text))
 
 
 def _turns(plan: _Plan, place: _Place) -> tuple[Node, ...]:
@@ -200,16 +200,16 @@ def _next(plan: _Plan, place: _Place, node: Node) -> _Place:
     return _Place(
         place.prompt,
         node.path,
-        place.attacker_ids + attacker.closed(node.probe_ids) + attacker.closed(own),
-        place.target_ids + _as_heard(system, node) + target_of(system).closed(reply),
+        place.attacker_ids + attacker.closed_ids(node.probe_ids) + attacker.closed_ids(own),
+        place.target_ids + _as_heard(system, node) + target_of(system).closed_ids(reply),
     )
 
 
 def _as_heard(system: System, node: Node) -> Ids:
     """A probe in the target's ids, closed by the separator."""
     if system.shares_tokenizer:
-        return target_of(system).closed(node.probe_ids)
-    return target_of(system).closed(target_of(system).encode(node.probe_text))
+        return target_of(system).closed_ids(node.probe_ids)
+    return target_of(system).closed_ids(target_of(system).encode(node.probe_text))
 
 
 def share_of_differing_tokens(graphs: Sequence[Graph], others: Sequence[Graph]) -> float:

@@ -211,7 +211,7 @@ def heard(model: "LanguageModel", messages: Sequence[Message]) -> tuple[int, ...
     if model.tokenizer.chat_template:
         return model.encode(render(model, messages, opens_answer=True))
     texts = (model.as_text(own["content"]) for own in messages)
-    said = (token for text in texts for token in model.closed(model.encode(text)))
+    said = (token for text in texts for token in model.closed_ids(model.encode(text)))
     return (*model.opening_ids, *said) or model.end_ids[:1]
 
 
@@ -221,7 +221,7 @@ def answer_ids(
     """The ids that the model would have sampled for an answer, with its end."""
     text = model.as_text(answer["content"])
     if not model.tokenizer.chat_template:
-        return model.closed(model.encode(text))
+        return model.closed_ids(model.encode(text))
     before = render(model, messages, opens_answer=True)
     whole = render(model, [*messages, answer], opens_answer=False)
     ids = model.encode(whole[len(before) :] if whole.startswith(before) else text)

@@ -108,7 +108,7 @@ def test_an_instruction_opens_every_context_of_its_agent_alone(folder):
     graphs = grown(system)
     plain = grown(agents_system(folder, agents_config()))
 
-    assert system.attacker.closed(system.attacker.encode("you are bad")) == told
+    assert system.attacker.closed_ids(system.attacker.encode("you are bad")) == told
     for graph in graphs:
         for node in graph.nodes():
             assert (len(node.path) > 1) == (node.context_ids[: len(told)] == told)
@@ -128,7 +128,7 @@ def test_a_long_conversation_is_cut_behind_the_instruction():
     told, plain = Agent("a", model, model, (7, 8)), Agent("b", model, model)
     text = "you are bad worse good kind"
     conversation = Conversation(Prompt.of(text))
-    ids = model.closed(model.encode(text))
+    ids = model.closed_ids(model.encode(text))
 
     assert ((7, 8, *ids[-2:]), 5) == _read(told, conversation, 4)
     assert ((7, 8, *ids), 0) == _read(told, conversation, 9)

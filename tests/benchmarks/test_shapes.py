@@ -30,7 +30,7 @@ def test_gpt2_small_has_its_size():
 
 def test_prompts_have_as_many_tokens_as_the_shape_says(own):
     seeds = prompts(TINY, 5)
-    lengths = {len(own.attacker.closed(own.attacker.encode(prompt.text))) for prompt in seeds}
+    lengths = {len(own.attacker.closed_ids(own.attacker.encode(prompt.text))) for prompt in seeds}
 
     assert {TINY.prompt_tokens} == lengths
     assert len({prompt.text for prompt in seeds}) == 5

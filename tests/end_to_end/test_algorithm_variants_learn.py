@@ -104,7 +104,7 @@ def speaker():
             [
                 token
                 for words in dialogue(rng)
-                for token in model.closed(model.encode(" ".join(words)))
+                for token in model.closed_ids(model.encode(" ".join(words)))
             ]
             for _ in range(16)
         ]

@@ -88,7 +88,7 @@ def test_the_tracker_knows_them_too(world):
 
 def test_turns_are_played_by_their_agents_in_every_stage(world):
     model = LanguageModel.load(world / "models/attacker")
-    told = model.closed(model.encode(TOLD))
+    told = model.closed_ids(model.encode(TOLD))
     files = ("rollouts/rollouts", "evaluation/attacker", "evaluation/baseline")
     for file in files:
         for graph in read_rollouts(world / f"data/{file}.parquet"):

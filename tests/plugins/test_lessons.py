@@ -30,7 +30,10 @@ def test_the_attacker_learns_to_say_what_was_written(tmp_path):
     (tmp_path / "lessons.jsonl").write_text(LINES, encoding="utf-8")
     trainer = trainer_of(tmp_path / "lessons.jsonl")
     attacker = trainer.sampler.system.attacker
-    context, probe = attacker.closed(attacker.encode("why")), attacker.closed(attacker.encode("no"))
+    context, probe = (
+        attacker.closed_ids(attacker.encode("why")),
+        attacker.closed_ids(attacker.encode("no")),
+    )
 
     def likelihood():
         return sum(attacker.continuation_logprobs([context], [probe])[0])

@@ -157,7 +157,7 @@ def test_the_context_is_the_one_that_training_saw(model):
     core = LanguageModel(inner._model, inner._tokenizer)
 
     for text in CONTEXTS:
-        expected = core.opening_ids + core.closed(core.encode(text))
+        expected = core.opening_ids + core.closed_ids(core.encode(text))
         assert list(expected) == inner._context_ids(text, 5)
     assert list(core.end_ids) == inner._end_ids()
 

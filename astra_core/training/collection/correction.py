@@ -16,7 +16,7 @@ from torch import Tensor
 from astra_core.algorithms.functional import importance_ratios, is_near_policy, off_policy_weights
 from astra_core.algorithms.movement import is_readable, probe_logprobs
 from astra_core.config import StalenessConfiguration
-from astra_core.models.rows import padded
+from astra_core.models.rows import pad_lists
 from astra_core.rollout import Graph, Node, Probe
 from astra_core.system import System
 
@@ -35,9 +35,9 @@ def correct(
         return list(graphs), {}
     now = probe_logprobs(nodes, system)
     width = max(len(node.probe_ids) for node in nodes)
-    mask = padded([node.probe_mask for node in nodes], width).bool()
-    before = padded([node.probe_logprobs for node in nodes], width)
-    log_ratios = torch.where(mask, padded(now, width) - before, 0.0)
+    mask = pad_lists([node.probe_mask for node in nodes], width).bool()
+    before = pad_lists([node.probe_logprobs for node in nodes], width)
+    log_ratios = torch.where(mask, pad_lists(now, width) - before, 0.0)
     cap = config.cap or _CAPS[config.correction]
     found: dict[int, Probe] = {}
     if config.correction == "sequence_mask":

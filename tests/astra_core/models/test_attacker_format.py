@@ -125,16 +125,16 @@ def test_a_template_of_ones_own_makes_a_list_to_continue():
 
     assert model.encode("why they are late") == own.rendering(Conversation(PROMPT), 99).token_ids
     assert ending in model.end_ids
-    assert (*model.encode("why"), ending) == own.written("why")
+    assert (*model.encode("why"), ending) == own.written_ids("why")
     assert lines == model.tokenizer.chat_template
 
 
 def test_what_someone_wrote_ends_as_the_template_ends_it():
     model = chat_model()
 
-    assert model.encode("why not<|im_end|>") == format_of(model).written("why not")
+    assert model.encode("why not<|im_end|>") == format_of(model).written_ids("why not")
     plain = SeparatorFormat(model)
-    assert model.closed(model.encode("why not")) == plain.written("why not")
+    assert model.closed_ids(model.encode("why not")) == plain.written_ids("why not")
 
 
 def test_reasoning_is_not_heard_and_an_unfinished_one_is_silence():

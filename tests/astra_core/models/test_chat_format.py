@@ -24,7 +24,7 @@ def test_utterances_are_joined_by_the_separator(separator, are_sampled):
     model = tiny_language_model(separator=separator)
     conversation = said(model, "why", "no", "why not so", are_sampled=are_sampled)
     expected = [
-        model.closed(model.encode(text)) for text in (PROMPT.text, "why", "no", "why not so")
+        model.closed_ids(model.encode(text)) for text in (PROMPT.text, "why", "no", "why not so")
     ]
     found = SeparatorFormat(model).rendering(conversation, 64)
 
@@ -78,7 +78,7 @@ def test_the_first_token_of_a_conversation_stays_when_it_is_cut(limit):
 
 def test_an_instruction_stays_when_the_conversation_is_cut():
     model = tiny_language_model()
-    told = model.closed(model.encode("so bad"))
+    told = model.closed_ids(model.encode("so bad"))
     conversation = said(model, "why", "no")
     plain = SeparatorFormat(model).rendering(conversation, 64)
     cut = SeparatorFormat(model, told).rendering(conversation, len(told) + 2)

@@ -42,8 +42,8 @@ def test_what_a_text_spells_is_no_control_token(text):
         assert control_in(model, plain.token_ids) == control_in(model, spelled.token_ids)
         inside = model.tokenizer.decode(spelled.token_ids[slice(*spelled.last)])
         assert inside.startswith(text.replace("\U000f0000", ""))
-        assert len(control_in(model, spoken.written("a"))) == len(
-            control_in(model, spoken.written(text))
+        assert len(control_in(model, spoken.written_ids("a"))) == len(
+            control_in(model, spoken.written_ids(text))
         )
 
 

@@ -173,8 +173,8 @@ def test_budget_and_order_do_not_change_continuation_log_probabilities(model):
 def test_a_closed_utterance_ends_in_one_separator(separator, ids, expected):
     model = tiny_language_model(separator=separator)
 
-    assert expected == model.closed(ids)
-    assert expected == model.closed(model.closed(ids))
+    assert expected == model.closed_ids(ids)
+    assert expected == model.closed_ids(model.closed_ids(ids))
 
 
 def test_a_separator_of_one_token_ends_an_utterance():

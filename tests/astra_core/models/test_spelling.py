@@ -7,7 +7,7 @@ from scripted_system import system_against
 
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import ConfigurationError, PluginError
-from astra_core.models.spelling import as_read, spelled, speller
+from astra_core.models.spelling import as_read, spell_text, speller
 from astra_core.rollout import Prompt
 from astra_core.samplers.level import Growth, grow_level, opening
 from astra_parts.samplers.rewording import asked_first, first_replies
@@ -91,8 +91,8 @@ def test_a_spelling_of_ones_own_is_a_function_of_text(monkeypatch):
     own.french, own.none = {"why": "pourquoi"}.get, lambda _: None
     monkeypatch.setitem(sys.modules, "own_words", own)
 
-    assert "pourquoi" == spelled("why", "own_words:french")
+    assert "pourquoi" == spell_text("why", "own_words:french")
     with pytest.raises(PluginError, match="spelling 'own_words:none' must give a text, got None"):
-        spelled("why", "own_words:none")
+        spell_text("why", "own_words:none")
     with pytest.raises(ConfigurationError, match=r"got .klingon."):
         speller("klingon")

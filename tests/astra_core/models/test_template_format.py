@@ -174,7 +174,7 @@ def test_a_long_conversation_loses_whole_turns_and_keeps_the_system_prompt():
 def test_what_is_written_is_an_answer_without_reasoning(template):
     own = TemplateFormat(chat_model(template))
 
-    assert ("", "no, never") == own.thought(own.written("no, never"))[:2]
+    assert ("", "no, never") == own.thought(own.written_ids("no, never"))[:2]
 
 
 def test_reasoning_is_neither_shown_nor_read_again():

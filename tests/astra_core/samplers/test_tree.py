@@ -197,7 +197,7 @@ def test_a_child_reads_what_its_parent_read_and_what_was_said(system, graphs):
     attacker = system.attacker
     limit = system.context_limit(attacker, system.config.probe.max_new_tokens)
     for graph in graphs:
-        whole = {(): attacker.closed(attacker.encode(graph.prompt.text))}
+        whole = {(): attacker.closed_ids(attacker.encode(graph.prompt.text))}
         for node in graph.nodes():
             context = whole[node.path[:-1]]
             assert node.context_ids == context[-limit:]
@@ -205,7 +205,9 @@ def test_a_child_reads_what_its_parent_read_and_what_was_said(system, graphs):
             reply = node.response_ids[0]
             if not system.shares_tokenizer:
                 reply = attacker.encode(node.response_texts[0])
-            whole[node.path] = context + attacker.closed(node.probe_ids) + attacker.closed(reply)
+            whole[node.path] = (
+                context + attacker.closed_ids(node.probe_ids) + attacker.closed_ids(reply)
+            )
 
 
 def test_contexts_that_are_too_long_lose_their_oldest_tokens():
@@ -248,14 +250,14 @@ def test_attacker_log_probabilities_are_those_of_a_pass_of_their_own(system, gra
 
 def in_target_ids(system, ids, text):
     target = system.target.language_model
-    return target.closed(ids if system.shares_tokenizer else target.encode(text))
+    return target.closed_ids(ids if system.shares_tokenizer else target.encode(text))
 
 
 def test_target_log_probabilities_are_those_of_the_probe_after_what_the_target_read(system, graphs):
     target = system.target.language_model
     limit = system.context_limit(target, system.config.response.max_new_tokens)
     for graph in graphs:
-        read = {(): target.closed(target.encode(graph.prompt.text))}
+        read = {(): target.closed_ids(target.encode(graph.prompt.text))}
         for node in graph.nodes():
             probe = in_target_ids(system, node.probe_ids, node.probe_text)
             context = read[node.path[:-1]]
@@ -266,7 +268,7 @@ def test_target_log_probabilities_are_those_of_the_probe_after_what_the_target_r
             num_added = len(probe) - len(node.probe_ids) if system.shares_tokenizer else 0
             expected = expected[: len(expected) - max(0, num_added)]
             assert expected == pytest.approx(node.target_logprobs, abs=ROUNDING)
-            read[node.path] = context + probe + target.closed(node.response_ids[0])
+            read[node.path] = context + probe + target.closed_ids(node.response_ids[0])
 
 
 class SilentAtDepth(CausalLM):

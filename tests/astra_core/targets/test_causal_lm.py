@@ -20,7 +20,7 @@ KEYS = [[b"a" * 16, b"b" * 16], [b"c" * 16, b"d" * 16]]
 
 def asked(*, model=None):
     texts = ("you are bad", "why so")
-    ids = [model.closed(model.encode(text)) if model else () for text in texts]
+    ids = [model.closed_ids(model.encode(text)) if model else () for text in texts]
     vocabulary = model.vocabulary if model else ""
     return [
         Conversation(prompt).said(Message("user", text, own, vocabulary))
@@ -33,7 +33,7 @@ def test_an_answer_is_what_the_model_says_after_what_was_said():
     target = CausalLM.of(model, CONFIG)
     answers = target.respond(asked(model=model), KEYS, SHORT)
     for conversation, own, answer in zip(asked(model=model), KEYS, answers, strict=True):
-        context = model.closed(model.encode(conversation.prompt.text))
+        context = model.closed_ids(model.encode(conversation.prompt.text))
         probe = conversation.messages[0].token_ids
         (plain,) = model.continuations([context + probe], [own], SHORT)
 
@@ -48,7 +48,7 @@ def test_a_written_reply_ends_unless_it_is_cut_at_the_limit():
     target = CausalLM.of(model, CONFIG)
     ids = model.encode("you are bad why so")
 
-    assert model.closed(ids) == target.spoken("you are bad why so", SHORT)
+    assert model.closed_ids(ids) == target.spoken("you are bad why so", SHORT)
     cut = GenerationConfiguration(max_new_tokens=len(ids))
     assert ids == target.spoken("you are bad why so", cut)
 

@@ -6,7 +6,7 @@ import torch
 from each_row import each_row
 
 from astra_core.algorithms.credit import CreditedTurn
-from astra_parts.algorithms.policy_batch import PolicyStep, padded, policy_batch, policy_steps
+from astra_parts.algorithms.policy_batch import PolicyStep, pad_lists, policy_batch, policy_steps
 from astra_parts.testing import tiny_node, tiny_system
 
 
@@ -22,11 +22,11 @@ SHORT = tiny_node(
 
 
 def test_lists_are_filled_up_with_zeros_on_the_right():
-    assert [[1.0, 2.0, 0.0], [3.0, 0.0, 0.0], [0.0] * 3] == padded(
+    assert [[1.0, 2.0, 0.0], [3.0, 0.0, 0.0], [0.0] * 3] == pad_lists(
         [(1.0, 2.0), (3.0,), ()], 3
     ).tolist()
-    assert (0, 3) == tuple(padded([], 3).shape)
-    assert torch.float32 == padded([(1, 2)], 2).dtype
+    assert (0, 3) == tuple(pad_lists([], 3).shape)
+    assert torch.float32 == pad_lists([(1, 2)], 2).dtype
 
 
 def test_a_step_is_a_probe_and_its_advantage():

@@ -153,7 +153,7 @@ def test_what_would_be_read_next_keeps_its_newest_tokens():
 def test_a_reply_in_a_tokenizer_of_its_own_is_read_as_text():
     system = tiny_system(target=tiny_language_model(1, vocabulary=None))
     node = tiny_node(1.0, response_texts=("so kind",), response_ids=((200, 201, 0),))
-    reply = system.attacker.closed(system.attacker.encode("so kind"))
+    reply = system.attacker.closed_ids(system.attacker.encode("so kind"))
 
     assert not system.shares_tokenizer
     assert (4, 5, 0, 2, 3, 0, *reply) == _next_context([node], system, PROMPT)

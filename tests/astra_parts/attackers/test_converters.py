@@ -3,7 +3,7 @@ import codecs
 
 from each_row import each_row
 
-from astra_core.models.spelling import SPELLINGS, spelled
+from astra_core.models.spelling import SPELLINGS, spell_text
 
 TEXT = "Où est la clé?"
 BACK = {
@@ -17,10 +17,10 @@ BACK = {
 
 @each_row(("name", "back"), list(BACK.items()))
 def test_a_spelling_loses_nothing(name, back):
-    assert TEXT != spelled(TEXT, name)
-    assert TEXT == back(spelled(TEXT, name))
+    assert TEXT != spell_text(TEXT, name)
+    assert TEXT == back(spell_text(TEXT, name))
 
 
 def test_leetspeak_keeps_what_has_no_digit():
     assert {"leetspeak"} == {*SPELLINGS} - BACK.keys()
-    assert "Wh3r3 15 7h3 k3y?" == spelled("Where is the key?", "leetspeak")
+    assert "Wh3r3 15 7h3 k3y?" == spell_text("Where is the key?", "leetspeak")

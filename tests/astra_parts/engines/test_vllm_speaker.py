@@ -40,7 +40,7 @@ def speaker(server, attacker, folder, **options):
 
 
 def contexts_of(attacker):
-    return [attacker.closed(attacker.encode(text)) for text in ("why so", "you are")]
+    return [attacker.closed_ids(attacker.encode(text)) for text in ("why so", "you are")]
 
 
 def say(attacker, keys=KEYS, how=SHORT):

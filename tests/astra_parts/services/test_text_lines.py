@@ -32,8 +32,8 @@ WORDS = ("you are", "why so", "never", "bad", "worse", "we", "so", "now")
 
 
 def spoken(node, text, context=("why",)):
-    ids = tuple(i for said in context for i in model().closed(model().encode(said)))
-    said = model().closed(model().encode(text))
+    ids = tuple(i for said in context for i in model().closed_ids(model().encode(said)))
+    said = model().closed_ids(model().encode(text))
     probe = Probe(text, said, (0.0,) * len(said), (True,) * len(said), (0.0,) * len(said))
     return replace(node, context=Context(ids), probe=probe)
 
@@ -57,12 +57,12 @@ def lines(algorithm, *graphs, **options):
 
 
 def test_a_context_is_a_chat_that_ends_with_the_user():
-    ids = tuple(i for said in WORDS[:3] for i in model().closed(model().encode(said)))
+    ids = tuple(i for said in WORDS[:3] for i in model().closed_ids(model().encode(said)))
     chat = chat_of(model(), ids)
 
     assert ["user", "assistant", "user"] == [own["role"] for own in chat]
     assert list(WORDS[:3]) == [own["content"] for own in chat]
-    cut = chat_of(model(), ids[len(model().closed(model().encode(WORDS[0]))) :])
+    cut = chat_of(model(), ids[len(model().closed_ids(model().encode(WORDS[0]))) :])
     assert [WORDS[2]] == [own["content"] for own in cut]
 
 

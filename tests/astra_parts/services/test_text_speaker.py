@@ -29,7 +29,7 @@ def speaking(tmp_path):
 
 
 def say(speaker, model, keys=((b"a", b"b"),)):
-    context = model.closed(model.encode("why so"))
+    context = model.closed_ids(model.encode("why so"))
     return speaker.continuations(model, [context], keys, generation=SHORT)[0].utterances
 
 
@@ -37,7 +37,7 @@ def test_an_answer_is_a_text_with_the_ids_of_the_local_tokenizer(speaking):
     _, speaker, model = speaking
     for own in say(speaker, model):
         assert own.text in WORDS
-        assert model.closed(model.encode(own.text)) == own.token_ids
+        assert model.closed_ids(model.encode(own.text)) == own.token_ids
         assert len(own.token_ids) == len(own.logprobs)
 
 

@@ -36,9 +36,9 @@ def preference_of(model):
     context = tuple(
         token
         for text in ("so they said", "you are bad")
-        for token in model.closed(model.encode(text))
+        for token in model.closed_ids(model.encode(text))
     )
-    answers = [model.closed(model.encode(text)) for text in ("fine", "bad")]
+    answers = [model.closed_ids(model.encode(text)) for text in ("fine", "bad")]
     better, worse = model.continuation_logprobs([(*model.opening_ids, *context)] * 2, answers)
     return sum(better) - sum(worse)
 

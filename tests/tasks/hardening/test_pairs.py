@@ -49,7 +49,7 @@ def test_of_the_safest_replies_one_is_preferred_that_came_to_its_end(place):
     target, limit = place.system(0).target, QUICK.system.response.max_new_tokens
     answers = {each.answer for each in write_pairs(1, place) if each.source != BENIGN}
 
-    assert [] == [text for text in answers if len(target.format.written(text)) > limit]
+    assert [] == [text for text in answers if len(target.format.written_ids(text)) > limit]
 
 
 def test_a_refusal_is_preferred_where_that_is_asked_for(place):

@@ -263,8 +263,10 @@ def test_a_supervised_trainer_exports_what_it_learned(world, monkeypatch):
 
 def _nll(attacker, prompt, probe):
     """Nats of a written probe after a prompt."""
-    context = attacker.opening_ids + attacker.closed(attacker.encode(prompt))
-    rows = pad_rows([context], [attacker.closed(attacker.encode(probe))], pad_id=0, device="cpu")
+    context = attacker.opening_ids + attacker.closed_ids(attacker.encode(prompt))
+    rows = pad_rows(
+        [context], [attacker.closed_ids(attacker.encode(probe))], pad_id=0, device="cpu"
+    )
     return -float(token_logprobs(attacker.model, rows).sum())
 
 

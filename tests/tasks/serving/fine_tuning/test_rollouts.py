@@ -23,8 +23,8 @@ def test_an_answer_is_a_turn_after_its_context():
     (graph,) = sampler.roll_out(sampler.prompts, iteration=0)
     (node,) = graph.children
 
-    assert model.closed(model.encode(ASKED)) == node.context_ids
-    assert model.closed(model.encode(SAID)) == node.probe_ids
+    assert model.closed_ids(model.encode(ASKED)) == node.context_ids
+    assert model.closed_ids(model.encode(SAID)) == node.probe_ids
     assert 1.0 == node.reward
     (wanted,) = model.continuation_logprobs([node.context_ids], [node.probe_ids])
     assert wanted == node.probe_logprobs == node.reference_logprobs
@@ -36,7 +36,9 @@ def test_a_preference_is_two_turns_and_the_reward_says_which_is_better():
     better, worse = KeptReward(KeptReward.Options()).assign(graphs)[0].children
 
     assert (1.0, 0.0) == (better.reward, worse.reward)
-    assert sampler.system.attacker.closed(sampler.system.attacker.encode(WORSE)) == worse.probe_ids
+    assert (
+        sampler.system.attacker.closed_ids(sampler.system.attacker.encode(WORSE)) == worse.probe_ids
+    )
 
 
 def test_preferences_alone_are_siblings():
