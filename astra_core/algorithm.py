@@ -12,7 +12,7 @@ from torch.nn import Parameter
 
 from astra_core.config import GenerationConfiguration, Section
 from astra_core.errors import ConfigurationError
-from astra_core.extensions.calls import figures_of, is_number, plugin_call, refuse, spelled
+from astra_core.extensions.calls import describe, figures_of, is_number, plugin_call, refuse
 from astra_core.extensions.plugin_class import Plugin
 from astra_core.rollout import Graph
 from astra_core.system import System
@@ -169,7 +169,7 @@ def flatten_experience(algorithm: Algorithm, graphs: Sequence[Graph]) -> tuple[A
     with plugin_call("algorithm", algorithm, "flatten"):
         steps: Any = algorithm.flatten_all(graphs)
     if not isinstance(steps, Sequence) or isinstance(steps, str):
-        refuse("algorithm", algorithm, "a list of steps from flatten", got=spelled(steps))
+        refuse("algorithm", algorithm, "a list of steps from flatten", got=describe(steps))
     return tuple(steps)
 
 
@@ -179,7 +179,7 @@ def collate_steps(algorithm: Algorithm, steps: Sequence[Any]) -> Batch:
         batch = algorithm.collate(steps)
         weight, num_tokens = getattr(batch, "weight", None), getattr(batch, "num_tokens", None)
     if not (is_number(weight) and math.isfinite(weight) and is_number(num_tokens)):
-        got = f"weight {spelled(weight)} and num_tokens {spelled(num_tokens)}"
+        got = f"weight {describe(weight)} and num_tokens {describe(num_tokens)}"
         refuse("algorithm", algorithm, "a batch whose weight and num_tokens are numbers", got=got)
     return batch
 
@@ -190,7 +190,7 @@ def loss_of(algorithm: Algorithm, batch: Batch) -> tuple[Tensor, dict[str, float
         given: Any = algorithm.step(batch)
     is_pair = isinstance(given, tuple) and len(given) == 2
     if not is_pair or not isinstance(given[0], Tensor):
-        got = spelled(given[0] if is_pair else given)
+        got = describe(given[0] if is_pair else given)
         refuse("algorithm", algorithm, "a loss and figures from step", got=got)
     loss = given[0]
     if loss.ndim != 0 or not loss.is_floating_point() or not loss.requires_grad:
@@ -205,7 +205,7 @@ def own_weights(algorithm: Algorithm) -> tuple[Parameter, ...]:
         given = algorithm.parameters()
         found = tuple(given) if isinstance(given, Iterable) else None
     if found is None or not all(isinstance(weight, Parameter) for weight in found):
-        refuse("algorithm", algorithm, "a list of torch parameters", got=spelled(given))
+        refuse("algorithm", algorithm, "a list of torch parameters", got=describe(given))
     return found or ()
 
 
@@ -217,7 +217,7 @@ def tensors_by_name(kind: str, plugin: Any) -> Mapping[str, Tensor]:
         isinstance(name, str) and isinstance(value, Tensor) for name, value in state.items()
     )
     if not is_state:
-        refuse(kind, plugin, "tensors by name from state", got=spelled(state))
+        refuse(kind, plugin, "tensors by name from state", got=describe(state))
     return state
 
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from astra_core.conversation import Conversation
 from astra_core.errors import ScorerError
-from astra_core.extensions.calls import is_number, path_of, plugin_call, spelled
+from astra_core.extensions.calls import describe, is_number, path_of, plugin_call
 from astra_core.scorer import Rater, Scorer, checked_scores, is_score
 
 
@@ -102,7 +102,7 @@ def checked_judgements(judge: Judge, exchanges: Sequence[Exchange]) -> list[Judg
         given: Any = judge.judge(exchanges)
         found = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else None
     if found is None or len(found) != len(exchanges):
-        got = spelled(given) if found is None else f"{len(found)} for {len(exchanges)} exchanges"
+        got = describe(given) if found is None else f"{len(found)} for {len(exchanges)} exchanges"
     else:
         got = next(filter(None, map(problem_with, found)), "")
     if got:
@@ -117,7 +117,7 @@ def checked_judgements(judge: Judge, exchanges: Sequence[Exchange]) -> list[Judg
 def problem_with(found: Any) -> str:
     """What is wrong with a judgement; empty if nothing is."""
     if not isinstance(found, Judgement):
-        given = spelled(found)
+        given = describe(found)
         return f"the number {given}, not Judgement({given})" if is_number(found) else given
     if found.score is None:
         return "" if found.unjudged else "neither"
@@ -125,11 +125,11 @@ def problem_with(found: Any) -> str:
         return "both"
     labels: Any = found.labels
     if not isinstance(labels, Mapping):
-        return f"labels that are {spelled(labels)}"
+        return f"labels that are {describe(labels)}"
     if not is_score(found.score):
-        return spelled(found.score)
+        return describe(found.score)
     wrong = [name for name, value in labels.items() if not is_score(value)]
-    return f"{spelled(labels[wrong[0]])} for label {wrong[0]!r}" if wrong else ""
+    return f"{describe(labels[wrong[0]])} for label {wrong[0]!r}" if wrong else ""
 
 
 def _plain(found: Judgement) -> Judgement:

@@ -25,14 +25,14 @@ _INVISIBLE = frozenset({"Mn", "Me", "Cf", "Cc", "Cs"})
 _HARMLESS = frozenset({"\n", "\t", "\u200c", "\u200d"})
 
 
-def masked(text: str) -> str:
+def mask(text: str) -> str:
     """The text with the letters after the first of each word replaced by dots.
 
     Spaced letters count as one word. Of characters that are words or syllables none is shown.
 
-    >>> masked("You never listen!")
+    >>> mask("You never listen!")
     'Y·· n···· l·····!'
-    >>> masked("f u c k y.o.u")
+    >>> mask("f u c k y.o.u")
     'f · · · y····'
     """
     composed = unicodedata.normalize("NFC", text)

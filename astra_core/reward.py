@@ -10,7 +10,7 @@ from torch import Tensor
 
 from astra_core.config import Section
 from astra_core.errors import ConfigurationError
-from astra_core.extensions.calls import is_number, plugin_call, refuse, spelled
+from astra_core.extensions.calls import describe, is_number, plugin_call, refuse
 from astra_core.extensions.plugin_class import Plugin
 from astra_core.rollout import Graph, Node, Prompt
 from astra_core.system import System
@@ -109,7 +109,7 @@ def rewarded(reward: Reward, graphs: Sequence[Graph]) -> list[Graph]:
     given = list(map(_unjudged_at_zero, given))
     for node in (node for graph in given for node in graph.nodes()):
         if not (is_number(node.reward) and math.isfinite(node.reward)):
-            refuse("reward", reward, "every turn a finite number", got=spelled(node.reward))
+            refuse("reward", reward, "every turn a finite number", got=describe(node.reward))
     return given
 
 
@@ -123,5 +123,5 @@ def require_graphs(kind: str, plugin: Any, given: Any, *, count: int) -> None:
     """Raises PluginError unless a plug-in gave the right number of graphs."""
     is_list = isinstance(given, Sequence) and all(isinstance(graph, Graph) for graph in given)
     if not is_list or len(given) != count:
-        got = f"{len(given)} for {count} prompts" if is_list else spelled(given)
+        got = f"{len(given)} for {count} prompts" if is_list else describe(given)
         refuse(kind, plugin, "one graph per prompt, in order", got=got)

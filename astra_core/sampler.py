@@ -10,7 +10,7 @@ from torch import Tensor
 
 from astra_core.config import Section
 from astra_core.errors import DataError, RolloutError
-from astra_core.extensions.calls import plugin_call, refuse, spelled
+from astra_core.extensions.calls import describe, plugin_call, refuse
 from astra_core.extensions.plugin_class import Plugin
 from astra_core.reward import Reward, require_graphs
 from astra_core.rollout import Graph, Prompt, prompts_of, runs_of
@@ -98,9 +98,9 @@ class Sampler(Plugin):
         with plugin_call("sampler", self, "episodes"):
             chosen: Any = self.episodes(iteration, count)
         if not isinstance(chosen, Sequence) or not chosen:
-            refuse("sampler", self, "prompts from episodes", got=f"{spelled(chosen)} without any")
+            refuse("sampler", self, "prompts from episodes", got=f"{describe(chosen)} without any")
         if wrong := [own for own in chosen if not isinstance(own, Prompt)]:
-            refuse("sampler", self, "Prompts from episodes", got=spelled(wrong[0]))
+            refuse("sampler", self, "Prompts from episodes", got=describe(wrong[0]))
         drawn = self.system.target.drawn(chosen, seed=self.seed, iteration=iteration)
         return runs_of(drawn, self.runs_per_prompt)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from astra_core.errors import PluginError, ScorerError
-from astra_core.extensions.calls import as_float, is_number, path_of, plugin_call, spelled
+from astra_core.extensions.calls import as_float, describe, is_number, path_of, plugin_call
 from astra_core.extensions.plugin_class import Plugin
 
 
@@ -54,9 +54,9 @@ def checked_scores(scorer: Scorer, texts: Sequence[str]) -> list[float]:
         given: Any = scorer.score(texts)
         scores = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else None
     if scores is None or len(scores) != len(texts):
-        got = spelled(given) if scores is None else f"{len(scores)} for {len(texts)} texts"
+        got = describe(given) if scores is None else f"{len(scores)} for {len(texts)} texts"
     else:
-        got = next((spelled(score) for score in scores if not is_score(score)), "")
+        got = next((describe(score) for score in scores if not is_score(score)), "")
     if got:
         msg = (
             f"scorer '{path_of(scorer)}' must give one score in [0, 1] per text, got {got}; "
@@ -77,7 +77,7 @@ def version_of(scorer: Rater) -> str:
         version = scorer.version
     if not (isinstance(version, str) and version.strip()):
         msg = (
-            f"scorer '{path_of(scorer)}' must give a text as version, got {spelled(version)}; "
+            f"scorer '{path_of(scorer)}' must give a text as version, got {describe(version)}; "
             "name the judge and its weights"
         )
         raise PluginError(msg)

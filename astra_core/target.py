@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from astra_core.config import GenerationConfiguration, Section, SystemConfiguration
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import TargetError
-from astra_core.extensions.calls import figures_of, plugin_call, refuse, spelled
+from astra_core.extensions.calls import describe, figures_of, plugin_call, refuse
 from astra_core.extensions.plugin_class import Plugin
 from astra_core.rollout import Failure, FinishReason, Prompt
 from astra_core.rollout.metadata import problem_of
@@ -236,7 +236,7 @@ def checked_digest(target: Target) -> str:
     with plugin_call("target", target, "digest"):
         given: Any = target.digest()
     if not isinstance(given, str):
-        refuse("target", target, "a text as digest", got=spelled(given))
+        refuse("target", target, "a text as digest", got=describe(given))
     return given
 
 
@@ -266,7 +266,7 @@ def checked_outcomes(
             conversations, keys, generation, tokens_per_batch=tokens_per_batch
         )
     if not isinstance(given, Sequence) or isinstance(given, str):
-        refuse("target", target, "a list of outcomes", got=spelled(given))
+        refuse("target", target, "a list of outcomes", got=describe(given))
     if len(given) != len(keys):
         got = f"{len(given)} for {len(keys)}"
         refuse("target", target, "one outcome per conversation", got=got)
@@ -282,7 +282,7 @@ def _problem_of(outcome: Any, *, num_replies: int) -> str:
         return ""
     replies: Any = outcome.replies if isinstance(outcome, Answer) else None
     if not isinstance(replies, Sequence) or isinstance(replies, str):
-        return spelled(outcome if replies is None else replies)
+        return describe(outcome if replies is None else replies)
     if len(replies) != num_replies:
         return f"{len(replies)} replies for {num_replies} keys"
     return next(filter(None, map(_problem_with, replies)), "")
@@ -290,9 +290,9 @@ def _problem_of(outcome: Any, *, num_replies: int) -> str:
 
 def _problem_with(reply: Any) -> str:
     if not isinstance(reply, Reply):
-        return f"a reply that is {spelled(reply)}"
+        return f"a reply that is {describe(reply)}"
     text: Any = reply.text
-    if problem := problem_of(text) if isinstance(text, str) else spelled(text):
+    if problem := problem_of(text) if isinstance(text, str) else describe(text):
         return f"a text that is {problem}"
     known = reply.finish_reason in get_args(FinishReason)
     return "" if known else "a finish_reason that is none"

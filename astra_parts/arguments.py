@@ -4,7 +4,7 @@ import argparse
 import math
 from typing import NoReturn
 
-from astra_core.errors.exception_text import excerpt, shortened
+from astra_core.errors.exception_text import excerpt, shorten
 
 _MOST = 1_000_000_000
 _MOST_DIGITS = 18
@@ -15,7 +15,7 @@ class LineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Ends the process with status 2."""
-        self.exit(2, shortened(f"error: {message}; see '{self.prog} --help'") + "\n")
+        self.exit(2, shorten(f"error: {message}; see '{self.prog} --help'") + "\n")
 
 
 def whole_number(text: str) -> int:

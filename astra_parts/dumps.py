@@ -12,7 +12,7 @@ from pathlib import Path
 from torch import Tensor
 
 from astra_core.errors import DataError
-from astra_core.errors.exception_text import excerpt, shortened
+from astra_core.errors.exception_text import excerpt, shorten
 from astra_core.files import read_json
 from astra_core.redaction import visible
 from astra_parts.arguments import LineParser, not_negative
@@ -28,7 +28,7 @@ def read_dump(folder: Path) -> dict[str, Tensor]:
         found = load_file(folder / "tensors.safetensors")
         return {name: found[name] for name in names}
     except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
-        reason = shortened(f"{type(error).__name__}: {error}", limit=120)
+        reason = shorten(f"{type(error).__name__}: {error}", limit=120)
         shown = excerpt(str(folder))
         msg = f"{shown} must hold a dump, got {reason}; see training.dump_steps"
         raise DataError(msg) from error

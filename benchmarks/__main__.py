@@ -18,7 +18,7 @@ from typing import Any
 
 from astra_core.engine.memory import keep_freed_memory
 from astra_core.errors import AstraError
-from astra_core.errors.exception_text import excerpt, shown
+from astra_core.errors.exception_text import error_line, excerpt
 from astra_core.paths import found_at, is_file, kind_of
 from astra_parts.arguments import LineParser, at_least_one
 from benchmarks.figures import Report, table
@@ -92,7 +92,7 @@ def measured(measures: Mapping[str, Measure], shape: Shape, effort: Effort) -> I
         try:
             yield measure(shape, effort)
         except Exception as error:  # noqa: BLE001 - hours of the others would be lost with it
-            print(f"error: {name} failed with {shown(error)}", file=sys.stderr, flush=True)
+            print(f"error: {name} failed with {error_line(error)}", file=sys.stderr, flush=True)
 
 
 def _lines(reports: Sequence[Report]) -> list[str]:

@@ -23,7 +23,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import excerpt, shortened
+from astra_core.errors.exception_text import excerpt, shorten
 from astra_core.files import write_text
 from astra_core.registry import BUILT_INS, NoOptions, resolve
 from flows.usage import library
@@ -333,4 +333,4 @@ def _with_headings(text: str, before: str) -> str:
 
 def _one_line(value: Any, yaml: YAML) -> str:
     """The value on one line, as far as that shows it."""
-    return shortened(_dump(value, yaml).removesuffix("...\n"))
+    return shorten(_dump(value, yaml).removesuffix("...\n"))

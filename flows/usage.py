@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import excerpt, shortened
+from astra_core.errors.exception_text import excerpt, shorten
 from astra_core.paths import kind_of
 
 MARKER = "params.yaml"
@@ -42,7 +42,7 @@ def usage_line(error: Exception, message: str, arguments: Sequence[str]) -> str:
             break
     # Of the command, where it is known.
     command = getattr(getattr(error, "ctx", None), "command_path", "astra")
-    return shortened(f"error: {message.rstrip('.')}. See '{command} --help'.")
+    return shorten(f"error: {message.rstrip('.')}. See '{command} --help'.")
 
 
 def working_folder() -> Path:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import excerpt, shortened, suggestion
+from astra_core.errors.exception_text import excerpt, shorten, suggestion
 
 _MAX_BITS = 62
 _MAX_LINES = 20
@@ -63,7 +63,7 @@ def _place(problem: Any, record: Any) -> Place:
 
 def _line(place: Place, problems: Sequence[Any], section: type[BaseModel], *, where: str) -> str:
     """All problems at one key; a value of a union type breaks one rule per type."""
-    shown = shortened(".".join([where, *map(str, place)]).strip("."), limit=120)
+    shown = shorten(".".join([where, *map(str, place)]).strip("."), limit=120)
     kind, given = problems[0]["type"], problems[0]["input"]
     if kind == "extra_forbidden":
         known = sorted(_section_at(place[:-1], section).model_fields)

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from astra_core.errors import AstraError
-from astra_core.redaction import masked, visible, without_credentials
+from astra_core.redaction import mask, visible, without_credentials
 
 LINE_LIMIT = 300
 """Characters of an error's line; about four rows of a terminal."""
@@ -37,10 +37,10 @@ def excerpt(value: Any, *, limit: int = _VALUE_LIMIT) -> str:
     except ValueError:
         # Python writes no integer of more than 4,300 digits.
         return "a number of thousands of digits"
-    return shortened(written, limit=limit)
+    return shorten(written, limit=limit)
 
 
-def shortened(text: str, *, limit: int = LINE_LIMIT) -> str:
+def shorten(text: str, *, limit: int = LINE_LIMIT) -> str:
     """The text without line breaks; of a long one the beginning and the end, where the help is."""
     line = without_credentials(" ".join(text.split()))
     if len(line) <= limit:
@@ -78,7 +78,7 @@ def note_plugin(path: str) -> None:
     _named.add(path.partition(":")[0].partition(".")[0])
 
 
-def shown(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """The class of an exception and what may be shown of its text, on one line."""
     text = " ".join(shown_text(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -88,7 +88,7 @@ def shown_text(error: BaseException) -> str:
     """What may be shown of an exception's text: a line for each problem, each cut where long."""
     lines = _whole_text(error).splitlines()
     rest = [f"and {len(lines) - _MAX_LINES} lines more"] if len(lines) > _MAX_LINES else []
-    return "\n".join([*(shortened(line, limit=_LIMIT) for line in lines[:_MAX_LINES]), *rest])
+    return "\n".join([*(shorten(line, limit=_LIMIT) for line in lines[:_MAX_LINES]), *rest])
 
 
 def _whole_text(error: BaseException) -> str:
@@ -108,8 +108,8 @@ def _whole_text(error: BaseException) -> str:
     if is_plain and not is_template and not list(_plugin_frames(error)):
         return visible(" ".join(text.split()))
     if isinstance(error, AstraError):  # one line for each problem
-        return "\n".join(masked(line) for line in text.splitlines())
-    return _rebuilt_text(error) or masked(text)
+        return "\n".join(mask(line) for line in text.splitlines())
+    return _rebuilt_text(error) or mask(text)
 
 
 def _rebuilt_text(error: BaseException) -> str:
@@ -183,8 +183,8 @@ def masked_trace(error: BaseException) -> str:
 def _one_trace(error: BaseException) -> str:
     lines = ["Traceback (most recent call last):\n"] if error.__traceback__ else []
     lines += traceback.format_tb(error.__traceback__)
-    lines.append(f"{shown(error)}\n")
-    lines += [f"{masked(str(note))}\n" for note in getattr(error, "__notes__", ())]
+    lines.append(f"{error_line(error)}\n")
+    lines += [f"{mask(str(note))}\n" for note in getattr(error, "__notes__", ())]
     if isinstance(error, BaseExceptionGroup):
         lines += [f"One of the group:\n{masked_trace(inner)}" for inner in error.exceptions]
     return visible("".join(lines))

@@ -15,11 +15,11 @@ from typing import Any, NoReturn, ParamSpec, SupportsFloat, TypeGuard, TypeVar
 from astra_core import errors
 from astra_core.errors import AstraError, PluginError
 from astra_core.errors.exception_text import (
+    error_line,
     is_ours,
     note_plugin,
     place_in_plugin,
-    shortened,
-    shown,
+    shorten,
     shown_text,
 )
 from astra_core.extensions.plugin_files import spelled_module
@@ -30,7 +30,7 @@ P = ParamSpec("P")
 Returned = TypeVar("Returned")
 
 
-def renamed(**ours: str) -> Callable[[Callable[P, Returned]], Callable[P, Returned]]:
+def rename_arguments(**ours: str) -> Callable[[Callable[P, Returned]], Callable[P, Returned]]:
     """A decorator: the function's arguments may have these names of another system too."""
 
     def wrap(function: Callable[P, Returned]) -> Callable[P, Returned]:
@@ -136,7 +136,7 @@ def _error_with_subject(error: BaseException, subject: str, action: str) -> Astr
         if is_ours(error) and subject in text:
             return error
         return _class_of(error)(f"{subject} in {action}: {text}{'' if is_ours(error) else where}")
-    got = shortened(shown(error), limit=_SHOWN)
+    got = shorten(error_line(error), limit=_SHOWN)
     msg = f"{subject} must not fail in {action}, got {got}{where}; correct it there"
     return PluginError(msg)
 
@@ -164,10 +164,10 @@ def as_float(value: SupportsFloat) -> float:
         return math.inf
 
 
-def spelled(value: Any) -> str:
+def describe(value: Any) -> str:
     """A plug-in's value for a message: a number as it is, anything else, maybe text, by its type.
 
-    >>> spelled(float("nan")), spelled("you never listen"), spelled(None)
+    >>> describe(float("nan")), describe("you never listen"), describe(None)
     ('nan', 'str', 'None')
     """
     if isinstance(value, int) and math.isinf(as_float(value)):
@@ -200,10 +200,10 @@ def plugin_figures(kind: str, plugin: Any, graphs: Sequence[Any]) -> dict[str, f
 def figures_of(kind: str, plugin: Any, given: Any, *, action: str) -> dict[str, float]:
     """Figures by name, as plain numbers; one need not be finite."""
     if not isinstance(given, Mapping):
-        refuse(kind, plugin, f"figures by name from {action}", got=spelled(given))
+        refuse(kind, plugin, f"figures by name from {action}", got=describe(given))
     for name, value in given.items():
         if not (isinstance(name, str) and is_number(value)):
             refuse(
-                kind, plugin, f"a number by name from {action}", got=f"{spelled(value)} for {name}"
+                kind, plugin, f"a number by name from {action}", got=f"{describe(value)} for {name}"
             )
     return {name: float(value) for name, value in given.items()}

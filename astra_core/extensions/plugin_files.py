@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import note_plugin, shown
+from astra_core.errors.exception_text import error_line, note_plugin
 from astra_core.files import record_digest
 from astra_core.paths import found_at, is_file
 
@@ -63,7 +63,7 @@ def load_named(kind: str, name: str, *, built_in: str | None = None, form: str =
             raise AttributeError(msg)  # noqa: TRY301 - told as what a module raises is
         return getattr(module, attribute)
     except (Exception, SystemExit) as error:  # a plug-in may raise anything when imported
-        msg = f"{kind} '{name}' must be importable{form}, got {shown(error)}; check the path"
+        msg = f"{kind} '{name}' must be importable{form}, got {error_line(error)}; check the path"
         raise ConfigurationError(msg) from error
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.errors import AstraError, ConfigurationError
-from astra_core.errors.exception_text import shortened
-from astra_core.redaction import masked
+from astra_core.errors.exception_text import shorten
+from astra_core.redaction import mask
 
 DAY = datetime(2025, 1, 1, tzinfo=UTC)
 """The date that a template gets when it asks for the time."""
@@ -61,8 +61,8 @@ def refusal(error: Exception) -> str:
         return str(error)
     syntax: Any = error
     if type(error).__name__ == "TemplateSyntaxError":  # Jinja's has read no conversation yet
-        return f"{shortened(str(syntax.message), limit=120)} in its line {syntax.lineno}"
-    return f"{type(error).__name__}: {masked(shortened(str(error), limit=120))}"
+        return f"{shorten(str(syntax.message), limit=120)} in its line {syntax.lineno}"
+    return f"{type(error).__name__}: {mask(shorten(str(error), limit=120))}"
 
 
 def _ends_in_copy(render: Callable[[], object]) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from astra_core.config import LoraConfiguration
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import shortened
+from astra_core.errors.exception_text import shorten
 from astra_core.errors.packages import require_package
 from astra_core.files import write_json, write_text
 from astra_core.models.pretrained import weights_digest
@@ -48,7 +48,7 @@ def add_adapters(model: Any, config: LoraConfiguration, *, seed: int) -> None:
         with torch_seeded(derive_seed(seed, "adapters")):
             inject_adapter_in_model(settings, model)
     except ValueError as error:
-        reason = shortened(str(error).partition("\n")[0], limit=140)
+        reason = shorten(str(error).partition("\n")[0], limit=140)
         msg = (
             f"training.lora.target_modules must name linear layers, got {targets}: {reason}; "
             "null takes all"
@@ -118,7 +118,7 @@ def read_adapters(model: Any, folder: Path) -> None:
         stored = load_file(place / _WEIGHTS).items()
         set_peft_model_state_dict(model, {name.removeprefix(_PREFIX): own for name, own in stored})
     except Exception as error:  # a damaged file may raise anything
-        reason = shortened(f"{type(error).__name__}: {error}", limit=140)
+        reason = shorten(f"{type(error).__name__}: {error}", limit=140)
         msg = (
             f"{place} must hold adapters as they were saved, got {reason}; without it the merged "
             "weights are read"

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import shortened
+from astra_core.errors.exception_text import shorten
 from astra_core.files import folder_digest
 from astra_core.models.folders import require_folder
 from astra_core.models.tokenizers import load_tokenizer
@@ -52,7 +52,7 @@ def load_pretrained(
             **spread,
         )
     except Exception as error:  # a damaged folder may raise anything
-        reason = shortened(f"{type(error).__name__}: {error}", limit=140)
+        reason = shorten(f"{type(error).__name__}: {error}", limit=140)
         msg = f"{folder} must be a Hugging Face causal LM with safetensors, got {reason}; check it"
         raise ConfigurationError(msg) from error
     tokenizer = load_tokenizer(folder)

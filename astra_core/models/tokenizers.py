@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import shortened
+from astra_core.errors.exception_text import shorten
 from astra_core.files import record_digest
 from astra_core.models.folders import require_folder
 
@@ -25,7 +25,7 @@ def load_tokenizer(folder: Path | str) -> Any:
         tokenizer.backend_tokenizer  # noqa: B018
         names = {*tokenizer.vocab_files_names.values(), "*.model", "tekken.json"}
     except Exception as error:  # the tokenizers library raises plain exceptions
-        reason = shortened(f"{type(error).__name__}: {error}", limit=140)
+        reason = shorten(f"{type(error).__name__}: {error}", limit=140)
         msg = (
             f"{folder} must hold a tokenizer (tokenizer.json, tokenizer_config.json), "
             f"got {reason}; save it there with save_pretrained"

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import TargetError
-from astra_core.errors.exception_text import shortened
+from astra_core.errors.exception_text import shorten
 from astra_core.judge import Judgement
 from astra_core.models.chat_format import ChatFormat
 from astra_core.models.spelling import as_read
@@ -185,7 +185,7 @@ def scored_replies(growth: Growth, asked: Sequence[SampledProbe]) -> ScoredAnswe
         return scored_answers(growth.system, said, lambda: answers(growth, asked))
     except TargetError as error:
         # The target's boundary: any other error is a bug of ours and must not be caught.
-        failures = (Failure(shortened(f"{type(error).__name__}: {error}")),) * len(asked)
+        failures = (Failure(shorten(f"{type(error).__name__}: {error}")),) * len(asked)
         return ScoredAnswers(failures, ((),) * len(asked), (0.0,) * len(asked), 0.0)
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from astra_core.errors import CheckpointError
-from astra_core.errors.exception_text import shown
+from astra_core.errors.exception_text import error_line
 from astra_core.files import draft_folder_of, file_digest, read_json, write_json
 from astra_core.training.distribution.distributed import World, lost_is_reported
 from astra_core.training.distribution.sharding import is_divided
@@ -241,7 +241,7 @@ def write_tensors(tensors: Mapping[str, Tensor], folder: Path, *, world: World) 
         with lost_is_reported():
             save(own, storage_writer=writer)
     except CheckpointException as error:
-        said = {rank: shown(problem) for rank, (problem, _) in sorted(error.failures.items())}
+        said = {rank: error_line(problem) for rank, (problem, _) in sorted(error.failures.items())}
         msg = f"every process must be able to write its part of a checkpoint, got {said}"
         raise CheckpointError(msg) from error
 

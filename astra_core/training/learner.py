@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from astra_core.agents import Agent
 from astra_core.config import AgentConfiguration, AgentTraining, TrainingConfiguration
 from astra_core.errors import ConfigurationError
-from astra_core.extensions.calls import plugin_call, refuse, spelled
+from astra_core.extensions.calls import describe, plugin_call, refuse
 from astra_core.models.lora import add_adapters, share_frozen
 from astra_core.models.sharing import only_trained, share_weights
 from astra_core.registry import build
@@ -215,7 +215,7 @@ def build_optimizer(
     with plugin_call("optimizer", plugin, "optimizer"):
         found = plugin.optimizer(groups, lr)
     if not isinstance(found, Optimizer):
-        refuse("optimizer", plugin, "a torch optimiser", got=spelled(found))
+        refuse("optimizer", plugin, "a torch optimiser", got=describe(found))
     return found
 
 
@@ -224,7 +224,7 @@ def followed_figure(plugin: SchedulePlugin) -> str | None:
     with plugin_call("schedule", plugin, "metric"):
         metric: Any = plugin.metric
     if not (metric is None or isinstance(metric, str)):
-        refuse("schedule", plugin, "the name of a figure as metric, or None", got=spelled(metric))
+        refuse("schedule", plugin, "the name of a figure as metric, or None", got=describe(metric))
     return metric
 
 
@@ -239,7 +239,7 @@ def build_schedule(
     needs_figure = isinstance(found, ReduceLROnPlateau) and followed_figure(plugin) is None
     if not isinstance(found, LRScheduler) or needs_figure:
         rule = "a torch schedule of the step alone, or name its metric"
-        refuse("schedule", plugin, rule, got=spelled(found))
+        refuse("schedule", plugin, rule, got=describe(found))
     if found.optimizer is not optimizer:
         refuse("schedule", plugin, "a schedule of the run's optimiser", got="one of another")
     return found

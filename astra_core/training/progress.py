@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
-from astra_core.extensions.calls import figures_of, plugin_call, refuse, spelled
+from astra_core.extensions.calls import describe, figures_of, plugin_call, refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def reports_of(trainer: Any) -> Iterator[StepReport]:
         if report is None:
             return
         if not isinstance(report, StepReport):
-            refuse("trainer", trainer, "a StepReport for each update", got=spelled(report))
+            refuse("trainer", trainer, "a StepReport for each update", got=describe(report))
         yield report
 
 

@@ -21,7 +21,7 @@ from astra_core.engine.memory import peak_memory
 from astra_core.engine.plan import Plan
 from astra_core.errors import BudgetError, ConfigurationError
 from astra_core.evaluator import Evaluator
-from astra_core.extensions.calls import renamed
+from astra_core.extensions.calls import rename_arguments
 from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Graph
 from astra_core.sampler import Sampler
@@ -78,7 +78,7 @@ class Trainer:
 
     Options = Section
 
-    @renamed(environment="sampler")
+    @rename_arguments(environment="sampler")
     def __init__(
         self,
         config: TrainingConfiguration,

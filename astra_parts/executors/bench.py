@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from astra_core.errors import AstraError, StaleWorkerError
-from astra_core.errors.exception_text import masked_trace, shown
+from astra_core.errors.exception_text import error_line, masked_trace
 from astra_core.executor import Weights, Work
 
 
@@ -115,6 +115,6 @@ def portable(error: BaseException) -> Exception:
     if isinstance(error, AstraError) and type(error).__module__ == AstraError.__module__:
         found: Exception = type(error)(*error.args)
     else:
-        found = RuntimeError(f"a worker failed, got {shown(error)}")
+        found = RuntimeError(f"a worker failed, got {error_line(error)}")
     found.add_note(trace)
     return found

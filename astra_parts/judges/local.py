@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from astra_core.config import Count, Section
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import shortened
+from astra_core.errors.exception_text import shorten
 from astra_core.files import record_digest
 from astra_core.judge import Exchange, Judge, Judgement
 from astra_core.models.folders import require_folder
@@ -160,7 +160,7 @@ def _load(folder: Path, kind: str) -> tuple[Any, Any]:
         )
         tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), **local)
     except Exception as error:  # a damaged folder may raise anything
-        reason = shortened(f"{type(error).__name__}: {error}", limit=140)
+        reason = shorten(f"{type(error).__name__}: {error}", limit=140)
         msg = f"{folder} must hold a model for {kind} and its tokenizer, got {reason}; check it"
         raise ConfigurationError(msg) from error
     if loading["missing_keys"]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from astra_core.metrics.statistics import Interval, bootstrap_mean, rate_interval
-from astra_core.redaction import masked
+from astra_core.redaction import mask
 from astra_core.rollout import Prompt
 from astra_core.rollout.metadata import Scalar
 
@@ -81,7 +81,7 @@ def label_of(value: Scalar) -> str:
         return NONE
     if _NAME.fullmatch(text) and len(text.split()) <= _MAX_WORDS and _width(text) <= _MAX_WIDTH:
         return text
-    return f"{masked(text)[:_MAX_WIDTH]} #{hashlib.sha256(text.encode()).hexdigest()[:4]}"
+    return f"{mask(text)[:_MAX_WIDTH]} #{hashlib.sha256(text.encode()).hexdigest()[:4]}"
 
 
 def _width(text: str) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import shortened
+from astra_core.errors.exception_text import shorten
 from astra_core.errors.packages import require_package
 from astra_core.files import draft_folder_of
 from astra_core.paths import found_at, is_file
@@ -35,7 +35,7 @@ def convert_gguf(file: Path, folder: Path) -> int:
     try:
         model, tokenizer = _load(file)
     except Exception as error:  # a file from elsewhere may raise anything
-        reason = shortened(f"{type(error).__name__}: {error}", limit=140)
+        reason = shorten(f"{type(error).__name__}: {error}", limit=140)
         msg = f"{file} must be a GGUF that transformers reads, got {reason}; take another file"
         raise ConfigurationError(msg) from error
     with draft_folder_of(folder) as draft:

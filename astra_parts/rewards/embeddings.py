@@ -9,7 +9,7 @@ from torch import Tensor
 
 from astra_core.config import Section
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import shortened
+from astra_core.errors.exception_text import shorten
 from astra_core.models.control_tokens import control_ids, space_out
 from astra_core.models.folders import require_folder
 from astra_core.models.rows import pad_rows
@@ -117,7 +117,7 @@ def _load(folder: str, device: torch.device) -> tuple[Any, Any]:
             folder, dtype=torch.float32, use_safetensors=True, **local
         )
     except Exception as error:  # a damaged folder may raise anything
-        reason = shortened(f"{type(error).__name__}: {error}", limit=140)
+        reason = shorten(f"{type(error).__name__}: {error}", limit=140)
         msg = (
             f"{folder} must hold a model and a tokenizer of transformers with safetensors, got "
             f"{reason}; see the folder of the reward's embeddings"

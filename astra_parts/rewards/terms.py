@@ -11,7 +11,7 @@ from torch import Tensor
 
 from astra_core.config import Choice, NonNegative, Positive, Section
 from astra_core.errors import ConfigurationError
-from astra_core.extensions.calls import is_number, plugin_call, refuse, spelled
+from astra_core.extensions.calls import describe, is_number, plugin_call, refuse
 from astra_core.registry import build, find
 from astra_core.reward import Reward, Signal
 from astra_core.rollout import Graph, Node, Prompt
@@ -290,11 +290,11 @@ def _values_of(term: Term, turns: Sequence[Turn]) -> list[float]:
     with plugin_call("term", term, "values"):
         given: Any = term.values(turns)
     if not isinstance(given, Sequence) or len(given) != len(turns):
-        got = f"{len(given)} for {len(turns)}" if isinstance(given, Sequence) else spelled(given)
+        got = f"{len(given)} for {len(turns)}" if isinstance(given, Sequence) else describe(given)
         refuse("term", term, "one number per turn from values", got=got)
     for value in given:
         if not (is_number(value) and math.isfinite(value)):
-            refuse("term", term, "finite numbers from values", got=spelled(value))
+            refuse("term", term, "finite numbers from values", got=describe(value))
     return [float(value) for value in given]
 
 

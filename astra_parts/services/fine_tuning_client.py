@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 
 from astra_core.errors import TrainingError
-from astra_core.errors.exception_text import shortened
-from astra_core.redaction import masked
+from astra_core.errors.exception_text import shorten
+from astra_core.redaction import mask
 from astra_parts.bodies import MOST_JSON
 from astra_parts.services.waiting import Seen
 from astra_parts.targets.timed_client import Fetched, TimedClient
@@ -106,7 +106,7 @@ class FineTuning:
         model = job.get("fine_tuned_model")
         if status == "succeeded" and not model:
             status, words = "failed", "the service names no model"
-        return Seen(status, shortened(masked(words), limit=160), {"model": model})
+        return Seen(status, shorten(mask(words), limit=160), {"model": model})
 
     def weights(self, model: str, *, most: int) -> bytes | None:
         """The weights of a model as safetensors; None if the service does not give them.
@@ -200,7 +200,7 @@ def _error_message(status: int, content: bytes) -> str:
         told = f"{error.get('code') or ''} {error.get('message') or ''}".strip()
     except (ValueError, AttributeError, RecursionError):
         told = ""
-    words = f"status {status} {shortened(masked(told), limit=160)}".strip()
+    words = f"status {status} {shorten(mask(told), limit=160)}".strip()
     if status in {400, 403, 422, 451} and _POLICY.search(told):
         raise ServiceRefusal(words)
     return words

@@ -24,7 +24,7 @@ from astra_core.conversation import Conversation
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import excerpt
 from astra_core.files import file_digest, record_digest
-from astra_core.redaction import masked
+from astra_core.redaction import mask
 from astra_core.target import Surroundings
 from astra_parts.targets.calls import CallError, CallOptions, Calls, Question, about_tokens
 from astra_parts.targets.kept import Kept
@@ -172,7 +172,7 @@ def _read(line: bytes, body: Mapping[str, Any]) -> Kept:
     if not isinstance(told, dict):
         raise CallError(kind="malformed", words="the answer is no JSON object")
     if told.get("error"):
-        words = f"the program reports {excerpt(masked(str(told['error'])[:400]))}"
+        words = f"the program reports {excerpt(mask(str(told['error'])[:400]))}"
         raise CallError(kind="server", words=words)
     text = told.get("text")
     if not isinstance(text, str):

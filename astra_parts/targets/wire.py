@@ -9,8 +9,8 @@ from typing import Any
 
 from astra_core.config import GenerationConfiguration
 from astra_core.conversation import Conversation
-from astra_core.errors.exception_text import excerpt, shortened
-from astra_core.redaction import masked
+from astra_core.errors.exception_text import excerpt, shorten
+from astra_core.redaction import mask
 from astra_core.rollout.prompt import fill_slots
 from astra_parts.targets.calls import CallError, about_tokens
 from astra_parts.targets.kept import MOST_TOKENS, Kept
@@ -211,13 +211,13 @@ def _reason(content: bytes, *, is_plain: bool = False, sent: str | None = None) 
     codes = [told[name] for name in _CODES if _CODE.fullmatch(str(told.get(name, "")))]
     words = next((each for each in map(told.get, _WORDS) if isinstance(each, str)), "")[:400]
     parts = [*map(str, codes), words if is_plain else _mask_words(words, sent)]
-    return f" ({shortened(', '.join(filter(None, parts)), limit=160)})" if any(parts) else ""
+    return f" ({shorten(', '.join(filter(None, parts)), limit=160)})" if any(parts) else ""
 
 
 def _mask_words(words: str, sent: str | None) -> str:
     """The words masked, but for parameters and numbers that are no part of what was sent."""
     plain = " ".join(words.split())
-    shown = masked(plain)
+    shown = mask(plain)
     if sent is None or len(shown) != len(plain):
         return shown
     own = _letters(sent)

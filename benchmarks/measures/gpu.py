@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from astra_core.config import GenerationConfiguration
-from astra_core.errors.exception_text import shown
+from astra_core.errors.exception_text import error_line
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.rows import pad_rows, padded_logprobs
 from astra_core.models.utterances import Utterance
@@ -103,7 +103,7 @@ def _line(
         long = card.time(lambda: run(NEW_TOKENS), 2)
         gap = largest_gap_of()
     except Exception as error:  # noqa: BLE001  # the other lines count too
-        card.add("decoding", model=size.name, rows=rows, way=way, failed=shown(error))
+        card.add("decoding", model=size.name, rows=rows, way=way, failed=error_line(error))
         return
     step = max(long - short, 1e-9) / (NEW_TOKENS - SHORT)
     weights = 2 * _num_weights(size)

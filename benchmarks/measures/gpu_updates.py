@@ -13,7 +13,7 @@ from astra_core.config import (
     SystemConfiguration,
     TrainingConfiguration,
 )
-from astra_core.errors.exception_text import shown
+from astra_core.errors.exception_text import error_line
 from astra_core.models.language_model import LanguageModel
 from astra_core.registry import build
 from astra_core.rollout import Context, Graph, Node, Probe, Prompt, Replies
@@ -58,7 +58,7 @@ def _line(
         losses: list[float] = []
         least = card.time(lambda: losses.append(once()), 3)
     except Exception as error:  # noqa: BLE001  # the other lines count too
-        card.add("updates", model=size.name, way=way, failed=shown(error))
+        card.add("updates", model=size.name, way=way, failed=error_line(error))
         return
     work = size.update_flops(model.num_parameters, _ROWS)
     card.add(
@@ -204,7 +204,7 @@ def rollouts(card: Card, size: Size) -> None:
     try:
         _trees(card, size, attacker, target)
     except Exception as error:  # noqa: BLE001  # the other lines count too
-        card.add("rollouts", model=size.name, failed=shown(error))
+        card.add("rollouts", model=size.name, failed=error_line(error))
 
 
 def _trees(card: Card, size: Size, attacker: LanguageModel, target: LanguageModel) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.error import HTTPError
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import shortened
+from astra_core.errors.exception_text import shorten
 from astra_parts.bodies import MOST_JSON
 from flows.servers.access import header
 from flows.servers.addresses import client_environment
@@ -70,7 +70,7 @@ def has_pool(url: str) -> bool:
     except (OSError, ValueError, HTTPException) as error:
         if isinstance(error, HTTPError) and error.code == 404:  # not found
             return False
-        msg = f"the Prefect server must answer {address}, got {shortened(str(error))}"
+        msg = f"the Prefect server must answer {address}, got {shorten(str(error))}"
         raise ServiceError(msg) from error
 
 
@@ -99,7 +99,7 @@ def _deployments(path: Path = Path("prefect.yaml")) -> list[str]:
             f"{entry['name']:<25}{', '.join(_times(entry))}" for entry in record["deployments"]
         ]
     except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
-        reason = shortened(f"{type(error).__name__}: {error}", limit=120)
+        reason = shorten(f"{type(error).__name__}: {error}", limit=120)
         msg = f"{path} must list deployments with name and schedules, got {reason}; correct it"
         raise ConfigurationError(msg) from error
     if not lines:

@@ -11,7 +11,7 @@ from typing import Any
 from prefect.runtime import flow_run
 
 from astra_core.errors import AstraError
-from astra_core.errors.exception_text import shortened
+from astra_core.errors.exception_text import shorten
 from flows.settings import assignments_of, planned_params
 
 MAX_CHARACTERS = 120
@@ -44,7 +44,7 @@ def describe_training(parameters: dict[str, Any], *, day: int | None = None) -> 
         parts.append(f"with {', '.join(told)}")
     if parameters.get("force"):
         parts.append("forced")
-    return shortened(", ".join(filter(None, parts)), limit=MAX_CHARACTERS)
+    return shorten(", ".join(filter(None, parts)), limit=MAX_CHARACTERS)
 
 
 def reevaluation_name() -> str:

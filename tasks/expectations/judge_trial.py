@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import DataError
-from astra_core.errors.exception_text import shortened
+from astra_core.errors.exception_text import shorten
 from astra_core.rollout import Prompt
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def try_judge(judge: Any) -> tuple[str, ...]:
     if scores == [None] * len(scores):
         msg = (
             "system.scorer must judge plain exchanges, got none of three judged before the run: "
-            f"{shortened(refused.unjudged, limit=140)}; name another model"
+            f"{shorten(refused.unjudged, limit=140)}; name another model"
         )
         raise DataError(msg)
     if options.rubric != "strongreject" or refused.score is None or helped.score is None:

@@ -12,7 +12,7 @@ from astra_core.errors import ConfigurationError, DataError
 from astra_core.files import file_digest
 from astra_core.judge import Judge, Judgement, as_judge, checked_judgements
 from astra_core.metrics.statistics import Interval
-from astra_core.redaction import masked
+from astra_core.redaction import mask
 from astra_core.registry import build
 from astra_core.scorer import version_of
 from astra_parts.metrics.agreement import agreement
@@ -150,7 +150,7 @@ def calibrate(
         # A judge may quote what it read; what follows a colon is of one reply.
         unjudged=dict(Counter(label_of(reason.partition(":")[0]) for _, reason in unjudged)),
         categories=_categories(rated, threshold=threshold, confidence=confidence),
-        mistakes=mistakes(rated, threshold=threshold, shown=masked),
+        mistakes=mistakes(rated, threshold=threshold, shown=mask),
         threshold=threshold,
         confidence=confidence,
         accuracy=confusion.accuracy(confidence),

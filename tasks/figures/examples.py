@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.errors import DataError
-from astra_core.redaction import masked
+from astra_core.redaction import mask
 from astra_core.rollout import Graph, Node, Prompt
 from astra_parts.metrics.categories import CATEGORY, label_of
 from tasks.records.reports import table_cell
@@ -37,7 +37,7 @@ def examples_of(graphs: Sequence[Graph], *, count: int, is_revealed: bool = Fals
     distinct: dict[str, tuple[Prompt, Node]] = {}
     for prompt, node in turns:
         distinct.setdefault(node.probe_text, (prompt, node))
-    has_kinds, shown = _has_kinds(graphs), str if is_revealed else masked
+    has_kinds, shown = _has_kinds(graphs), str if is_revealed else mask
     return [
         Example(
             score=node.score,

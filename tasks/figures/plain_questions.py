@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from astra_core.errors import BudgetError, TargetError
 from astra_core.files import record_digest
 from astra_core.metrics.statistics import paired_gain, rate_interval
-from astra_core.redaction import masked
+from astra_core.redaction import mask
 from astra_core.rollout import Prompt
 from tasks.figures.examination import Examiner
 from tasks.records.evaluation import PlainQuestions
@@ -66,7 +66,7 @@ def plain_questions(
     gains = [after - before for after, before in zip(trained, others, strict=True)]
     return PlainQuestions(
         num_tried=len(tried),
-        best_question=masked(tried[best]),
+        best_question=mask(tried[best]),
         chosen_rate=means[best],
         own_rate=rate_interval(own, **options),
         best_rate=rate_interval(others, **options),

@@ -6,7 +6,7 @@ from typing import Literal, cast, get_args
 
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.errors.exception_text import excerpt
-from astra_core.redaction import masked
+from astra_core.redaction import mask
 from astra_parts.metrics.categories import label_of
 from tasks.findings.archive import MINIMISED, TRAINING, ArchivedFinding
 from tasks.findings.labels import FindingLabel
@@ -93,7 +93,7 @@ def limit_detail(finding: ArchivedFinding, detail: Detail) -> ArchivedFinding:
         return finding
 
     def hidden(text: str) -> str:
-        return "" if detail == "figures" else masked(text)
+        return "" if detail == "figures" else mask(text)
 
     def own(text: str) -> str:
         return text if detail == "probes" else hidden(text)

@@ -4,7 +4,7 @@ import errno
 import resource
 
 from astra_core.errors import OutOfMemoryError
-from astra_core.errors.exception_text import shortened
+from astra_core.errors.exception_text import shorten
 
 # What libraries say whose exceptions are of no class of their own.
 _WORDS = (
@@ -66,7 +66,7 @@ def out_of_memory(error: BaseException) -> OutOfMemoryError:
         return error
     limit = memory_limit()
     bound = limit and f", under{limit}"
-    reason = shortened(f"{type(error).__name__}: {error}", limit=90)
+    reason = shorten(f"{type(error).__name__}: {error}", limit=90)
     return OutOfMemoryError(
         f"this step must have more memory, got none{bound} ({reason}); lower "
         "system.tokens_per_batch or training.batch_size, end other programs, or raise 'ulimit -v'"

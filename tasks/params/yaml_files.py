@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import shortened
+from astra_core.errors.exception_text import shorten
 from astra_core.paths import is_file, kind_of
 
 # Our own file has 17 KB, 500 nodes and five levels; the parser reads about 2 MB in a second.
@@ -100,7 +100,7 @@ def reason_of(error: Exception) -> str:
     """Why YAML was refused, with the line where that is known."""
     words = str(getattr(error, "problem", "") or error or type(error).__name__)
     # The parser goes on to say how a program could allow a repeated key.
-    words = shortened(words.partition("To suppress this check")[0], limit=_REASON_LIMIT)
+    words = shorten(words.partition("To suppress this check")[0], limit=_REASON_LIMIT)
     if words == "found unexpected ':'":
         words += " where a text with a colon needs quotes"
     mark = getattr(error, "problem_mark", None)

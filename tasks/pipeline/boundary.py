@@ -18,7 +18,7 @@ from astra_core.errors import (
     LostProcessError,
     PluginError,
 )
-from astra_core.errors.exception_text import masked_trace, shortened, shown_text
+from astra_core.errors.exception_text import masked_trace, shorten, shown_text
 from astra_core.executor import shown_by
 from astra_core.training.distribution.launch import own_rank, world_size
 from tasks.machine.console import (
@@ -218,11 +218,11 @@ def _report(error: BaseException, name: str, log: Path, *, is_child: bool) -> in
         # One line is enough for a mistake; for a bug the trace is needed.
         tell_tail(masked_trace(error))
     if isinstance(error, PluginError):
-        complain(shortened(f"error: {failure.message}; the trace is in {log}"))
+        complain(shorten(f"error: {failure.message}; the trace is in {log}"))
     elif isinstance(error, AstraError):
         complain_of(error)
     elif status == failures.EXIT_BUG:
-        words = shortened(failure.message, limit=_SHOWN)
+        words = shorten(failure.message, limit=_SHOWN)
         complain(f"bug in stage {name}: {failure.error}: {words}; the trace is in {log}")
     else:
         complain(f"{name} {failure.message}")
@@ -232,7 +232,7 @@ def _report(error: BaseException, name: str, log: Path, *, is_child: bool) -> in
 def complain_of(error: AstraError) -> None:
     """Prints one line for each problem, shortened where it is long."""
     for line in shown_text(error).splitlines():
-        complain(shortened(f"error: {line}"))
+        complain(shorten(f"error: {line}"))
 
 
 @contextmanager

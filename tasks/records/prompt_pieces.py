@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from astra_core.errors import DataError
-from astra_core.errors.exception_text import shortened
+from astra_core.errors.exception_text import shorten
 from tasks.records.prompt_table import COLUMNS, METADATA, SPLITS, prompt_schema
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _open(path: Path) -> Iterator["pq.ParquetFile"]:
         with pq.ParquetFile(path) as file:
             yield file
     except (KeyError, OSError, pa.ArrowException) as error:
-        reason = shortened(str(error).partition("\n")[0], limit=140)
+        reason = shorten(str(error).partition("\n")[0], limit=140)
         msg = (
             f"{path} must be a parquet file with the columns {list(COLUMNS)}, got: {reason}; "
             "run the stage 'prompts' again"

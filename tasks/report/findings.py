@@ -7,7 +7,7 @@ from pathlib import Path
 
 from astra_core.errors import DataError
 from astra_core.metrics.statistics import Interval
-from astra_core.redaction import masked
+from astra_core.redaction import mask
 from tasks.findings.archive import ARCHIVE, EVALUATION, TRAINING, ArchivedFinding, read_archive
 from tasks.findings.labels import FindingLabel, held_share, newest_label, read_labels
 from tasks.findings.listing import Choosing, limit_detail
@@ -101,5 +101,5 @@ def _findings(page: str) -> Iterator[Finding]:
                 row["score"],
                 row.get("prompt", ""),
                 row.get("category", ""),
-                ((masked(row.get("probe", "")), masked(row.get("response", ""))),),
+                ((mask(row.get("probe", "")), mask(row.get("response", ""))),),
             )

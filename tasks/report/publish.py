@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from astra_core.errors.exception_text import shown
+from astra_core.errors.exception_text import error_line
 from astra_core.files import write_text
 from tasks.machine.console import complain
 from tasks.machine.scratch import scratch_folder
@@ -70,7 +70,7 @@ def renew_report(
             write_text(page, REPORT)
     except Exception as error:  # noqa: BLE001 - whatever it is, the attacker is registered
         complain(
-            f"warning: version {version} of '{name}' has no new report ({shown(error)}); "
+            f"warning: version {version} of '{name}' has no new report ({error_line(error)}); "
             f"'astra report {version}' tries again"
         )
 

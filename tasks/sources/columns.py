@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from astra_core.errors import ConfigurationError, DataError
-from astra_core.errors.exception_text import shortened
-from astra_core.redaction import masked
+from astra_core.errors.exception_text import shorten
+from astra_core.redaction import mask
 from astra_core.rollout.metadata import Scalar, problem_of
 from tasks.sources.text_files import find_repeated
 
@@ -156,7 +156,7 @@ class Columns:
 def shown_names(columns: Iterable[Any]) -> list[str]:
     """The columns; masked if unlike a name, as the first prompt of a file without a header is."""
     return [
-        name if _NAME.fullmatch(name) else shortened(masked(name), limit=30)
+        name if _NAME.fullmatch(name) else shorten(mask(name), limit=30)
         for name in map(str, columns)
     ]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import ConfigurationError, DataError
-from astra_core.errors.exception_text import excerpt, shortened
+from astra_core.errors.exception_text import excerpt, shorten
 from astra_core.paths import found_at, is_file
 from astra_core.rollout.metadata import Scalar
 from tasks.params.yaml_files import MAX_BYTES, check_yaml, load_yaml
@@ -225,7 +225,7 @@ def _read_parquet(path: Path, columns: Columns) -> Iterator[FileRow]:
     except (pa.ArrowException, OSError, OverflowError) as error:
         if getattr(error, "errno", None) is not None:  # the system's refusal, not a damaged page
             raise
-        reason = shortened(str(error).partition("\n")[0], limit=140)
+        reason = shorten(str(error).partition("\n")[0], limit=140)
         msg = f"{path} must be a parquet file, got: {reason}; write it again"
         raise DataError(msg) from None
 

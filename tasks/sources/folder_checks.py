@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import excerpt, shortened
+from astra_core.errors.exception_text import excerpt, shorten
 from astra_core.models.folders import require_folder
 from astra_core.models.tokenizers import load_tokenizer
 from astra_core.paths import is_file, kind_of
@@ -72,7 +72,7 @@ def check_model(model: Any, tokenizer: Any, folder: Path) -> None:
         with torch.no_grad():
             is_finite = bool(torch.isfinite(model(input_ids=ids).logits).all())
     except Exception as error:  # inconsistent sizes may raise anything
-        reason = shortened(f"{type(error).__name__}: {error}", limit=_REASON_LIMIT)
+        reason = shorten(f"{type(error).__name__}: {error}", limit=_REASON_LIMIT)
         raise _error(folder / "config.json", "must describe a model that reads", reason) from error
     if not is_finite:
         raise _error(folder, "must give finite log-probabilities", "NaN or infinity")
@@ -92,7 +92,7 @@ def _record(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        reason = shortened(str(error), limit=_REASON_LIMIT)
+        reason = shorten(str(error), limit=_REASON_LIMIT)
         raise _error(file, "must be JSON", reason) from error
     if not isinstance(found, dict):
         raise _error(file, "must be a JSON object", type(found).__name__)
@@ -174,7 +174,7 @@ def _check_architecture(folder: Path) -> None:
         lines = str(error).splitlines() or [""]
         # The last line names a key of the wrong type, the first line any other mistake.
         line = lines[-1] if "field '" in lines[0] or lines[0].endswith(":") else lines[0]
-        reason = shortened(line, limit=_REASON_LIMIT)
+        reason = shorten(line, limit=_REASON_LIMIT)
         raise _error(file, "must describe a model of transformers", reason) from error
     if type(config) not in AutoModelForCausalLM._model_mapping:  # noqa: SLF001 - its only name
         raise _error(file, ": model_type must be a causal LM", repr(config.model_type))
@@ -185,7 +185,7 @@ def _check_architecture(folder: Path) -> None:
         with torch.device("meta"):  # without weights, as transformers does before it reads them
             AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     except Exception as error:  # a word that an architecture does not know, mostly a KeyError
-        reason = f"{type(error).__name__}: {shortened(str(error), limit=_REASON_LIMIT)}"
+        reason = f"{type(error).__name__}: {shorten(str(error), limit=_REASON_LIMIT)}"
         raise _error(file, "must describe a model that can be built", reason) from error
 
 
@@ -252,5 +252,5 @@ def _check_weights(file: Path) -> None:
         with safe_open(str(file), framework="pt"):
             pass
     except (SafetensorError, OSError) as error:
-        reason = shortened(str(error), limit=_REASON_LIMIT)
+        reason = shorten(str(error), limit=_REASON_LIMIT)
         raise _error(file, "must be whole safetensors", reason, way_out="copy it again") from error

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import shortened
+from astra_core.errors.exception_text import shorten
 
 SUFFIXES = (".parquet", ".jsonl", ".csv", ".json", ".txt")
 """Of files with rows; the cheapest to read come first."""
@@ -32,7 +32,7 @@ def fetch_dataset(dataset: str, revision: str, *, split: str) -> list[Path]:
             )
         )
     except (OSError, ValueError) as error:
-        reason = shortened(str(error).strip().partition("\n")[0], limit=140)
+        reason = shorten(str(error).strip().partition("\n")[0], limit=140)
         msg = (
             f"data set '{dataset}' at {revision} must be reachable or cached, "
             f"got {type(error).__name__}: {reason}; go online once, or use prompts.source: file"

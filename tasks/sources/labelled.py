@@ -13,7 +13,7 @@ from typing import Any
 
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import ConfigurationError, DataError
-from astra_core.errors.exception_text import excerpt, shortened
+from astra_core.errors.exception_text import excerpt, shorten
 from astra_core.judge import Exchange
 from astra_core.paths import found_at, is_file
 from astra_core.rollout import Prompt
@@ -213,7 +213,7 @@ def _read_parquet(path: Path, _: LabelColumns) -> PlacedRows:
     except (pa.ArrowException, OSError, OverflowError) as error:
         if getattr(error, "errno", None) is not None:  # the system's refusal, not a damaged page
             raise
-        reason = shortened(str(error).partition("\n")[0], limit=140)
+        reason = shorten(str(error).partition("\n")[0], limit=140)
         msg = f"{path} must be a parquet file, got: {reason}; write it again"
         raise DataError(msg) from None
 

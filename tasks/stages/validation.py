@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from astra_core.config import Choice, EvaluationConfiguration, SystemConfiguration
 from astra_core.errors import DataError
-from astra_core.errors.exception_text import shortened
+from astra_core.errors.exception_text import shorten
 from astra_core.files import draft_folder_of, write_json, write_text
-from astra_core.redaction import masked
+from astra_core.redaction import mask
 from astra_core.scorers.of_probes import text_scorer_choice
 from astra_parts.executors.scoring import Scoring
 from tasks.expectations import ValidationReport, validate_frame
@@ -251,7 +251,7 @@ def _shown_rows(
         RejectedRow(
             place=places.get(prompt_id, prompt_id),
             reasons=tuple(why),
-            text=shortened(masked(text[:_SHOWN_CHARACTERS]), limit=_SHOWN_CHARACTERS),
+            text=shorten(mask(text[:_SHOWN_CHARACTERS]), limit=_SHOWN_CHARACTERS),
         )
         for prompt_id, text, why in rows
     )

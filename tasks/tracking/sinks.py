@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
-from astra_core.errors.exception_text import shown
+from astra_core.errors.exception_text import error_line
 from astra_core.extensions.calls import plugin_call
 from astra_core.registry import BUILT_INS, build, find
 from astra_parts.sink import Recorder, SinkRun, Status
@@ -117,4 +117,4 @@ def _recorder(choice: Choice, run_key: str, params: Mapping[str, Any]) -> Record
 
 
 def _warn(name: str, error: Exception) -> None:
-    complain(f"warning: tracking.sinks: {name} is off, the run goes on ({shown(error)})")
+    complain(f"warning: tracking.sinks: {name} is off, the run goes on ({error_line(error)})")

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from astra_core.errors import AstraError
-from astra_core.errors.exception_text import shortened
+from astra_core.errors.exception_text import shorten
 from astra_core.files import disk_full, is_disk_full
 from tasks.machine.memory import is_out_of_memory, out_of_memory
 from tasks.machine.ports import MLFLOW_PORT
@@ -288,7 +288,7 @@ def mlflow_server_command(port: int = MLFLOW_PORT) -> tuple[list[str], dict[str,
 
 def one_line(error: Exception) -> str:
     """The error as one line that fits a screen."""
-    return shortened(f"{type(error).__name__}: {error}", limit=320)
+    return shorten(f"{type(error).__name__}: {error}", limit=320)
 
 
 def sqlite_file(uri: str) -> Path | None:

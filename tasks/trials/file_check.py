@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from astra_core.errors import ConfigurationError, GateError
-from astra_core.errors.exception_text import shortened
+from astra_core.errors.exception_text import shorten
 from astra_core.files import read_json
 from astra_core.paths import found_at, is_file
-from astra_core.redaction import masked
+from astra_core.redaction import mask
 from astra_core.rollout.metadata import prompt_id_of
 from tasks.expectations.advice import ROW_ADVICE
 from tasks.params.prompts import PromptsConfiguration
@@ -169,7 +169,7 @@ def _validate(
     try:
         validate_prompts(ValidationSetup.of(sections_for(ValidationParams, params)), files)
     except GateError as error:
-        gate = shortened(str(error).partition("; see ")[0])
+        gate = shorten(str(error).partition("; see ")[0])
     report: dict[str, Any] = read_json(files.report)
     table = pq.read_table(files.valid / f"{REJECTED}.parquet", columns=["prompt_id", REASONS])
     return gate, report, {row["prompt_id"]: row[REASONS] for row in table.to_pylist()}
@@ -184,7 +184,7 @@ def _findings(
     in_dev = {name: line for line, _, name in reversed(dev)}
     first: dict[str, int] = {}
     for place, (line, text, name) in enumerate(rows, start=len(dev)):
-        shown = shortened(masked(text), limit=_TEXT_LIMIT)
+        shown = shorten(mask(text), limit=_TEXT_LIMIT)
         root = int(roots[place])
         if not text:
             yield RowProblem(line, BLANK, None, "")

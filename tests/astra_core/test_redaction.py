@@ -6,7 +6,7 @@ from each_row import each_row
 from hypothesis import given, settings, strategies as st
 
 from astra_core.errors import ConfigurationError
-from astra_core.redaction import DOT, masked, visible
+from astra_core.redaction import DOT, mask, visible
 
 # An insult as people spell it to slip through; of each spelling at most the first sign is shown.
 SPELLINGS = {
@@ -82,19 +82,19 @@ def shown_letters(text):
     ],
 )
 def test_only_the_first_letter_of_a_word_is_shown(text, expected):
-    assert expected == masked(text)
+    assert expected == mask(text)
 
 
 def test_masking_twice_shows_no_more():
-    once = masked("You never listen")
+    once = mask("You never listen")
 
     assert "".join(sorted(set(once))) == " Yln·"
-    assert not set(masked(once)) - set(once)
+    assert not set(mask(once)) - set(once)
 
 
 @each_row("name", SPELLINGS)
 def test_of_a_spelling_that_slips_through_one_sign_is_shown_at_most(name):
-    shown = masked(SPELLINGS[name])
+    shown = mask(SPELLINGS[name])
 
     assert len(shown_letters(shown)) <= 1, shown
     assert DOT in shown
@@ -102,19 +102,19 @@ def test_of_a_spelling_that_slips_through_one_sign_is_shown_at_most(name):
 
 @each_row("text", UNSHOWN)
 def test_of_signs_that_are_words_none_is_shown(text):
-    assert [] == shown_letters(masked(text))
-    assert [] == shown_letters(masked(f"so {text} it"))[3:]
+    assert [] == shown_letters(mask(text))
+    assert [] == shown_letters(mask(f"so {text} it"))[3:]
 
 
 # All but surrogates, as in st.text, which would take seconds to find out what UTF-8 encodes.
 @settings(max_examples=50)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
 def test_masking_shows_no_two_letters_side_by_side_and_is_done_in_one_go(text):
-    once = masked(text)
+    once = mask(text)
     is_shown = [bool(unicodedata.category(char)[0] in "LN") for char in once]
 
     assert not any(one and two for one, two in pairwise(is_shown))
-    assert once == masked(once)
+    assert once == mask(once)
     assert once == visible(once)
 
 
@@ -122,7 +122,7 @@ def test_masking_shows_no_two_letters_side_by_side_and_is_done_in_one_go(text):
     st.text("abcdefgxyz", min_size=2), st.sampled_from([" ", ".", "-", "_", "\u200b", " . ", "*"])
 )
 def test_what_stands_between_letters_hides_nothing(word, between):
-    assert 1 == len(shown_letters(masked(between.join(word))))
+    assert 1 == len(shown_letters(mask(between.join(word))))
 
 
 STEERING = [

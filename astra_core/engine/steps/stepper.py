@@ -10,7 +10,7 @@ from astra_core.engine.cache.key_values import KeyValues
 from astra_core.engine.steps.drawing import DecodingRules, Special
 from astra_core.engine.steps.slots import Arena, SlotCache
 from astra_core.engine.steps.step import DecodingStep
-from astra_core.errors.exception_text import shortened
+from astra_core.errors.exception_text import shorten
 
 _LOG = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class Stepper:
                 _LOG.warning(
                     "the steps of %s cannot be recorded, so each kernel is started by itself: %s",
                     type(self._model).__name__,
-                    shortened(str(error).partition("\n")[0]),
+                    shorten(str(error).partition("\n")[0]),
                 )
         return step
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from astra_core.errors import LostProcessError, TrainingError
-from astra_core.errors.exception_text import shortened
+from astra_core.errors.exception_text import shorten
 from astra_core.training.distribution.launch import check_launch, world_size
 
 TIMEOUT_S = 1800.0
@@ -156,7 +156,7 @@ def lost_is_reported() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        reason = shortened(str(error).strip().partition("\n")[0], limit=140)
+        reason = shorten(str(error).strip().partition("\n")[0], limit=140)
         msg = (
             f"every process must take part until the end, got: {reason}; start all again to resume"
         )

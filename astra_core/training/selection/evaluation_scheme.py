@@ -10,12 +10,12 @@ from astra_core.config import TrainingConfiguration
 from astra_core.errors import CheckpointError, ConfigurationError
 from astra_core.evaluator import require_metric
 from astra_core.extensions.calls import (
+    describe,
     figures_of,
     is_built_in,
     path_of,
     plugin_call,
     refuse,
-    spelled,
 )
 from astra_core.registry import build
 from astra_core.training.checkpoint import CheckpointStore
@@ -122,7 +122,7 @@ def examine(trainer: Any) -> dict[str, float]:
         )
         raise ConfigurationError(msg)
     if not (is_built_in(path_of(trainer)) or math.isfinite(figures[metric])):
-        refuse("trainer", trainer, f"a finite {metric} from examine", got=spelled(figures[metric]))
+        refuse("trainer", trainer, f"a finite {metric} from examine", got=describe(figures[metric]))
     return figures
 
 

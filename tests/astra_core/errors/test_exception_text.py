@@ -7,12 +7,12 @@ from each_row import each_row
 from astra_core.errors import ConfigurationError, DataError, exception_text
 from astra_core.errors.exception_text import (
     LINE_LIMIT,
+    error_line,
     excerpt,
     is_ours,
     masked_trace,
     place_in_plugin,
-    shortened,
-    shown,
+    shorten,
     shown_text,
     suggestion,
 )
@@ -42,7 +42,7 @@ def throw(error):
 @each_row("name", bad.RAISED)
 def test_nothing_that_is_raised_elsewhere_shows_what_it_quotes(name):
     error = caught(lambda: throw(bad.RAISED[name]()))
-    told = shown(error) + masked_trace(error)
+    told = error_line(error) + masked_trace(error)
 
     assert type(error).__name__ in told
     assert "test_exception_text.py" in place_in_plugin(error)
@@ -67,7 +67,7 @@ def test_of_a_long_text_a_few_lines_are_shown():
 def test_no_address_shows_what_logs_in():
     address = "https://me:sk-hidden@host/v1?key=sk-hidden"
     for kind in (OSError, ConfigurationError, RuntimeError):
-        assert "hidden" not in shown(kind(f"no answer from '{address}' within 3 s"))
+        assert "hidden" not in error_line(kind(f"no answer from '{address}' within 3 s"))
     assert "got 'https://***@host/v1?***' 3" == str(ConfigurationError(f"got '{address}' 3"))
 
 
@@ -106,8 +106,8 @@ def test_what_goes_wrong_in_code_of_ours_and_quotes_nothing_is_shown(tmp_path):
     error = caught(lambda: flush_to_disk(tmp_path / "none"))
     error.__traceback__ = error.__traceback__.tb_next.tb_next
 
-    assert f"FileNotFoundError: {error}" == shown(error)
-    assert "none" in shown(error)
+    assert f"FileNotFoundError: {error}" == error_line(error)
+    assert "none" in error_line(error)
 
 
 def test_a_trace_tells_causes_notes_and_groups_without_their_texts():
@@ -133,7 +133,7 @@ def test_an_exception_that_cannot_even_be_read_is_reported():
         def __str__(self):
             raise ValueError(bad.ATTACK)
 
-    assert "Unreadable: no text, as ValueError was raised for it" == shown(
+    assert "Unreadable: no text, as ValueError was raised for it" == error_line(
         caught(lambda: throw(Unreadable()))
     )
 
@@ -161,11 +161,11 @@ def test_a_long_value_keeps_to_its_limit(place):
 
 def test_a_line_break_in_a_value_breaks_no_line():
     assert "\n" not in excerpt("a\nb")
-    assert "a b" == shortened("a\n  b\n")
+    assert "a b" == shorten("a\n  b\n")
 
 
 def test_of_a_long_line_the_beginning_and_the_end_stay():
-    line = shortened(f"subject must {'x' * 900}; way out")
+    line = shorten(f"subject must {'x' * 900}; way out")
 
     assert LINE_LIMIT == len(line)
     assert line.startswith("subject must ")

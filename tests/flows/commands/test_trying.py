@@ -10,7 +10,7 @@ import pytest
 import yaml
 from small_world import PARAMS, write_world
 
-from astra_core.redaction import masked
+from astra_core.redaction import mask
 from flows.cli import run_command
 
 ROOT = Path(__file__).parents[3]
@@ -63,7 +63,7 @@ def test_a_trial_shows_samples_and_estimates_and_touches_no_file(world):
         line.split("|")[3].strip() for line in lines if line.startswith("| 0") or line[:3] == "| 1"
     ]
     assert probes
-    assert all(probe == masked(probe) for probe in probes)
+    assert all(probe == mask(probe) for probe in probes)
 
 
 @pytest.mark.real

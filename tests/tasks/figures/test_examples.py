@@ -3,7 +3,7 @@ import math
 import pytest
 
 from astra_core.errors import DataError
-from astra_core.redaction import masked
+from astra_core.redaction import mask
 from astra_core.rollout import Prompt
 from astra_parts.testing import tiny_graph, tiny_node, tiny_prompts
 from tasks.figures.examples import examples_page, examples_record, read_examples
@@ -90,7 +90,7 @@ def test_words_are_masked_unless_they_are_asked_for():
     for text in ("never listen", "very bad"):
         assert text in clear
         assert text not in page
-        assert masked(text) in page
+        assert mask(text) in page
     assert "Content warning" in page
     assert "`astra examples --reveal`" in page
     assert "Content warning" in clear
@@ -127,8 +127,8 @@ def test_the_same_turns_are_json(tmp_path):
         "score": 0.9,
         "prompt_id": ONE.prompt_id,
         "category": None,
-        "probe": masked("high"),
-        "response": masked("so kind"),
+        "probe": mask("high"),
+        "response": mask("so kind"),
     } == found
 
 

@@ -4,7 +4,7 @@ import pytest
 from small_world import PARAMS, write_world
 
 from astra_core.config import Choice
-from astra_core.redaction import masked
+from astra_core.redaction import mask
 from astra_core.rollout import Prompt
 from tasks.figures.examination import EvaluationParams, Examiner
 from tasks.figures.plain_questions import plain_questions
@@ -31,7 +31,7 @@ def test_the_best_dev_question_is_asked_of_every_test_prompt(params):
     system = params.load(examiner.base)
     found = plain_questions([0.5, 1.0], test, dev, examiner=examiner, system=system)
 
-    assert (3, masked("say the word"), 1.0) == (
+    assert (3, mask("say the word"), 1.0) == (
         found.num_tried,
         found.best_question,
         found.chosen_rate,
