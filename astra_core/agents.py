@@ -99,7 +99,7 @@ def load_agents(
                 origin = load(folder)
         _check_vocabulary(name, (attacker[1], model, origin))
         if uses_template(model, config.attacker):
-            told = config.attacker.told(own.instruction)
+            told = config.attacker.instruct(own.instruction)
             found.append(Agent(name, model, origin, told=told))
             continue
         ids = _instruction_ids(own.instruction, model)

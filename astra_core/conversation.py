@@ -72,7 +72,7 @@ class Conversation:
         """How often the target has answered."""
         return sum(message.role == "assistant" for message in self.messages)
 
-    def said(self, *messages: Message) -> Self:
+    def say(self, *messages: Message) -> Self:
         """The conversation with these messages at its end."""
         return replace(self, messages=(*self.messages, *messages))
 

@@ -18,7 +18,7 @@ from astra_core.metrics.attack import (
     weighted_outcome,
 )
 from astra_core.metrics.statistics import Interval, bootstrap_mean, rate_interval
-from astra_core.reward import Reward, rewarded
+from astra_core.reward import Reward, reward_graphs
 from astra_core.rollout import Graph, Prompt
 from astra_core.samplers.tree import TreeSampler
 from astra_core.system import System
@@ -36,7 +36,7 @@ class Ranks(Protocol):
     def whole(self, share: Sequence[Value]) -> list[Value]:
         """What all made of their shares, in the order of the values."""
 
-    def gathered(self, value: Value) -> list[Value]:
+    def gather(self, value: Value) -> list[Value]:
         """What each gave."""
 
 
@@ -74,7 +74,7 @@ class Evaluation:
         count = len(self.outcomes)
         return [tuple(values[at::count]) for at in range(count)]
 
-    def weighted(self, values: Sequence[float]) -> tuple[float, ...]:
+    def prompt_means(self, values: Sequence[float]) -> tuple[float, ...]:
         """Values of the graphs, as the weighted mean of each prompt."""
         shares = tuple(self.weights.values()) or (1.0,)
         return tuple(
@@ -174,7 +174,7 @@ class Evaluator:
         }
         own = sampler.prompts
         graphs = _grow_all(sampler, grown, ranks) if ranks else _grow(sampler, own, grown)
-        found = self.judged(rewarded(self._reward, graphs), weights=weights)
+        found = self.evaluation_of(reward_graphs(self._reward, graphs), weights=weights)
         figures = turn_figures(system.agents, system.player, found.graphs)
         return replace(found, figures={**found.figures, **figures})
 
@@ -190,7 +190,7 @@ class Evaluator:
             or self._prompts
         )
 
-    def judged(
+    def evaluation_of(
         self, graphs: Sequence[Graph], *, weights: Mapping[str, float] = MappingProxyType({})
     ) -> Evaluation:
         """The evaluation of existing rollouts.
@@ -256,7 +256,7 @@ def _grow_all(sampler: TreeSampler, how: dict[str, Any], ranks: Ranks) -> list[G
             graphs = _grow(sampler, own, how) if own else []
     except BudgetError as error:  # the others must not wait for this process
         spent = str(error)
-    for reason in filter(None, ranks.gathered(spent)):
+    for reason in filter(None, ranks.gather(spent)):
         raise BudgetError(reason)
     every = ranks.whole(graphs)
     sampler.refuse_many_failures(every)

@@ -95,7 +95,7 @@ def mean_parts(
     return {name: sum(each[name] for each in found) / len(found) for name in names}
 
 
-def rewarded(reward: Reward, graphs: Sequence[Graph]) -> list[Graph]:
+def reward_graphs(reward: Reward, graphs: Sequence[Graph]) -> list[Graph]:
     """The graphs after the reward's ``assign``, with a finite number for every turn.
 
     An unjudged turn gets 0, whatever the reward makes of its NaN, and ``is_judged`` excludes it

@@ -119,7 +119,7 @@ def roll_shard(sampler: Any, shard: Rolling) -> Rolled:
 
         sampler.load_state(load(shard.state))
     before, target = sampler.score_s, sampler.system.target
-    scope = target.accounted(shard.account) if shard.account else nullcontext()
+    scope = target.account_for(shard.account) if shard.account else nullcontext()
     with sampler.in_parts(), scope:
         graphs = _grow(sampler, shard)
     return Rolled(graphs, sampler.score_s - before)

@@ -101,7 +101,7 @@ class Sampler(Plugin):
             refuse("sampler", self, "prompts from episodes", got=f"{describe(chosen)} without any")
         if wrong := [own for own in chosen if not isinstance(own, Prompt)]:
             refuse("sampler", self, "Prompts from episodes", got=describe(wrong[0]))
-        drawn = self.system.target.drawn(chosen, seed=self.seed, iteration=iteration)
+        drawn = self.system.target.draw(chosen, seed=self.seed, iteration=iteration)
         return runs_of(drawn, self.runs_per_prompt)
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float] | None:

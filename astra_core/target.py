@@ -189,7 +189,7 @@ class Target(Plugin):
         Raises TargetError if no call can be made at all, so all of these turns have failed.
         """
 
-    def drawn(self, prompts: Sequence[Prompt], *, seed: int, iteration: int) -> tuple[Prompt, ...]:
+    def draw(self, prompts: Sequence[Prompt], *, seed: int, iteration: int) -> tuple[Prompt, ...]:
         """The prompts of a training's iteration, each led against one of several targets.
 
         The draw depends on the seed, the iteration and the prompt alone, so that all runs of a
@@ -213,7 +213,7 @@ class Target(Plugin):
         """The account under which its replies are counted now; empty if they are not counted."""
         return ""
 
-    def accounted(self, account: str) -> AbstractContextManager[None]:
+    def account_for(self, account: str) -> AbstractContextManager[None]:
         """A scope whose replies ``figures`` counts under this name, also in another process."""
         del account
         return nullcontext()

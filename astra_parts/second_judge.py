@@ -56,4 +56,4 @@ def _below(nodes: Sequence[Node], before: Conversation) -> Iterator[tuple[Path, 
         yield node.path, [Exchange(before, probe, reply) for reply in replies]
         # The conversation continues with the first reply.
         said = [Message("user", probe), *(Message("assistant", text) for text in replies[:1])]
-        yield from _below(node.children, before.said(*said))
+        yield from _below(node.children, before.say(*said))

@@ -137,13 +137,13 @@ def ceiling(rule: RuleTarget, params: Params) -> float:
     talks = [Conversation(Prompt.of(f"talk {number}")) for number in range(_FED)]
     best = [0.0] * _FED
     for turn, probe in enumerate(rule.triggers):
-        asked = [talk.said(Message("user", probe)) for talk in talks]
+        asked = [talk.say(Message("user", probe)) for talk in talks]
         keys = [[derive_key(0, "fed by hand", number, turn)] for number in range(_FED)]
         answers = target.respond(asked, keys, config.response)
         said = [answer.replies[0].text for answer in answers]
         best = list(map(max, best, scorer.score(said)))
         talks = [
-            talk.said(Message("assistant", text)) for talk, text in zip(asked, said, strict=True)
+            talk.say(Message("assistant", text)) for talk, text in zip(asked, said, strict=True)
         ]
     return fmean(score >= params.evaluation.threshold for score in best)
 

@@ -44,7 +44,7 @@ class Lessons(Harness):
         super().__init__(harness.sampler, harness.algorithm, num_episodes=1)
         self._steps = tuple(steps)
 
-    def collected(self, iteration: int, graphs: Sequence[Graph] | None) -> Experience:
+    def collect(self, iteration: int, graphs: Sequence[Graph] | None) -> Experience:
         """All lessons; existing rollouts are ignored.
 
         The limit on a step's move is measured from how likely the attacker finds each lesson now.

@@ -67,14 +67,14 @@ def weighted_outcome(outcomes: Sequence[PromptOutcome], weights: Sequence[float]
     """The outcome of one prompt over several targets: shares by weight, which sum to 1."""
     sides = [asdict(own) for own in outcomes]
 
-    def joined(name: str) -> Any:
+    def join(name: str) -> Any:
         values = [own[name] for own in sides]
         if name.startswith("num_"):
             return sum(values)
         return math.fsum(share * value for share, value in zip(weights, values, strict=True))
 
     names = (field.name for field in fields(PromptOutcome) if field.name != "prompt_id")
-    return PromptOutcome(outcomes[0].prompt_id, **{name: joined(name) for name in names})
+    return PromptOutcome(outcomes[0].prompt_id, **{name: join(name) for name in names})
 
 
 def attack_metrics(graphs: Sequence[Graph], *, threshold: float) -> dict[str, float]:

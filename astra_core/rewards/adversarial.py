@@ -75,7 +75,7 @@ class AdversarialReward(Reward):
         novelty_of = dict(zip(map(id, nodes), novelties, strict=True))
         rarity_of = self._rarities(nodes)
 
-        def rewarded(node: Node) -> Node:
+        def reward_node(node: Node) -> Node:
             novelty = novelty_of[id(node)]
             parts = self._parts(node, novelty, rarity_of.get(id(node), 0.0))
             return replace(
@@ -84,7 +84,7 @@ class AdversarialReward(Reward):
                 reward=sum(parts.values()) if node.is_judged else 0.0,
             )
 
-        return [graph.map_turns(rewarded) for graph in graphs]
+        return [graph.map_turns(reward_node) for graph in graphs]
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """The mean of each part of the reward, after an experience's probes enter the memory."""

@@ -42,18 +42,18 @@ class Graph:
         ``are_judged``: True ends them before turns that failed or were not judged.
         """
 
-        def kept(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        def keep(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
             return tuple(node for node in nodes if node.is_judged) if are_judged else nodes
 
         def walk(nodes: tuple[Node, ...], before: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
             for node in nodes:
                 here = (*before, node)
-                if following := kept(node.children):
+                if following := keep(node.children):
                     yield from walk(following, here)
                 else:
                     yield here
 
-        yield from walk(kept(self.children), ())
+        yield from walk(keep(self.children), ())
 
     def map_turns(self, change: Callable[[Node], Node]) -> Self:
         """The graph with every turn as ``change`` gives it, over the changed turns that follow."""

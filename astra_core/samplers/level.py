@@ -234,7 +234,7 @@ def _probe_at(
 ) -> SampledProbe:
     heard = spoken.thought(utterance.token_ids)
     probe = Message("user", heard.text, heard.visible_ids, spoken.model.vocabulary)
-    return SampledProbe(place, path, context, utterance, place.conversation.said(probe))
+    return SampledProbe(place, path, context, utterance, place.conversation.say(probe))
 
 
 def record_of(outcome: Outcome, judgements: Sequence[Judgement]) -> Replies | Failure:
@@ -278,4 +278,4 @@ def _node(
 
 def after(own: SampledProbe, answer: Answer) -> Place:
     """The conversation with this turn; it continues with the first reply."""
-    return Place(own.path, own.conversation.said(answer.replies[0].message()))
+    return Place(own.path, own.conversation.say(answer.replies[0].message()))

@@ -60,7 +60,7 @@ class AttackerConfiguration(Section):
         check_slots("instruction", self.instruction)
         return self
 
-    def told(self, instruction: str | None) -> Self:
+    def instruct(self, instruction: str | None) -> Self:
         """The same for an agent with its own instruction; None keeps the attacker's."""
         if instruction is None:
             return self

@@ -16,7 +16,7 @@ from astra_core.extensions.calls import plugin_figures
 from astra_core.files import record_digest
 from astra_core.metrics.attack import mean_kl_nats
 from astra_core.metrics.reply_signal import reply_signal, score_share
-from astra_core.reward import rewarded as assigned
+from astra_core.reward import reward_graphs
 from astra_core.rollout import Graph
 from astra_core.sampler import Sampler, rolled_out
 from astra_core.seeding import derive_key, generator
@@ -180,7 +180,7 @@ class Harness:
         if iteration is None:
             iteration, known = watcher.begin() if watcher else (self._next_iteration, None)
             self._next_iteration, graphs = iteration + 1, graphs or known
-        found = self.collected(iteration, graphs)
+        found = self.collect(iteration, graphs)
         if watcher is not None:
             watcher.note_experience(found)
         return found
@@ -197,7 +197,7 @@ class Harness:
         loss, logs = loss_of(self.algorithm, batch)
         return loss / (batch.weight or 1.0), logs
 
-    def collected(self, iteration: int, graphs: Sequence[Graph] | None) -> Experience:
+    def collect(self, iteration: int, graphs: Sequence[Graph] | None) -> Experience:
         """The experience of this iteration; overridden where it comes from elsewhere."""
         start, scored = time.perf_counter(), self.sampler.score_s
         version = iteration
@@ -208,7 +208,7 @@ class Harness:
         if graphs is None:
             graphs = self._roll_out(iteration)
         # A list, because known rollouts may be in a file that each use reads again.
-        rewarded = assigned(self.sampler.reward, list(graphs))
+        rewarded = reward_graphs(self.sampler.reward, list(graphs))
         figures = figures_of_part("reward", self.sampler.reward, rewarded)
         learned, stale = self._correct(rewarded, age=iteration - version)
         steps = flatten_experience(self.algorithm, learned)

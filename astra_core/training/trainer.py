@@ -226,7 +226,7 @@ class Trainer:
         while not self.progress.stopped_because:
             updates = walk(self.place, self.stages(), self.progress.training_step)
             yield from self.ending.within_budget(updates)
-            spent = self.ending.spent(self.progress)
+            spent = self.ending.spent_budget(self.progress)
             self.progress.stopped_because = spent or self.world.first_says(self.end())
             is_due = self.progress.training_step % self.config.checkpoint.save_every == 0
             if is_due and not self.progress.stopped_because:
@@ -265,7 +265,7 @@ class Trainer:
         """The updates but the last, which waits for the evaluation."""
         self._last: StepReport | None = None
         for window in self.windows(self._experience):
-            if self.ending.spent(self.progress):
+            if self.ending.spent_budget(self.progress):
                 self.progress.is_partial = True
                 break
             if self._last is not None:
@@ -302,7 +302,7 @@ class Trainer:
 
     def _evaluate_if_due(self) -> None:
         is_due = self.scheme.is_due(self.progress.training_step)
-        if is_due or (self.scheme.has_last and self.ending.spent(self.progress)):
+        if is_due or (self.scheme.has_last and self.ending.spent_budget(self.progress)):
             self.evaluate()
 
     def windows(self, experience: Experience) -> Iterator[list[Batch]]:

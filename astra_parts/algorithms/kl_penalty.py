@@ -116,7 +116,7 @@ class KLPenalty:
         """
         earned, limit = node.reward, self._options.clip_reward
         if limit is not None:
-            # Every reward is finite here; see ``astra_core.reward.rewarded``.
+            # Every reward is finite here; see ``astra_core.reward.reward_graphs``.
             earned = min(max(earned, -limit), limit)
         return earned, self.token_costs(node)
 

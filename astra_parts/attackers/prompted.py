@@ -48,7 +48,7 @@ class PromptedAttacker:
             # Columns of the prompt, such as a secret, are the target's alone.
             prompt = Prompt(talk.prompt.prompt_id, talk.prompt.text)
             told.append(
-                Conversation(prompt).said(Message("user", script.instruction_for(talk, self.depth)))
+                Conversation(prompt).say(Message("user", script.instruction_for(talk, self.depth)))
             )
         tokens = max(config.probe.max_new_tokens, script.tokens)
         try:

@@ -99,7 +99,7 @@ class EndpointJudge(Judge):
         return fill(self._rubric.template, exchange, self.options.policy)
 
     def _conversation(self, exchange: Exchange) -> Conversation:
-        return Conversation(Prompt.of("")).said(Message("user", self.prompt(exchange)))
+        return Conversation(Prompt.of("")).say(Message("user", self.prompt(exchange)))
 
     def _keys(self, exchange: Exchange) -> list[bytes]:
         """The keys of the votes: equal for equal exchanges, in any batch and at any address."""

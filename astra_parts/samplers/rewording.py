@@ -122,7 +122,7 @@ def _answering(
     *,
     spelling: str | None,
 ) -> Callable[[], Sequence[Outcome]]:
-    asked = (own.conversation.said(Message("user", own.probe)) for own in said)
+    asked = (own.conversation.say(Message("user", own.probe)) for own in said)
     return lambda: system.respond([as_read(own, spelling) for own in asked], keys)
 
 
@@ -148,7 +148,7 @@ def conversation_of(prompt: Prompt, turns: Sequence[Node], system: System) -> Co
         spoken = system.player(turn).format
         heard = spoken.thought(node.probe_ids)
         probe = Message("user", heard.text, heard.visible_ids, spoken.model.vocabulary)
-        found = found.said(probe, _reply_of(node, system))
+        found = found.say(probe, _reply_of(node, system))
     return found
 
 

@@ -76,7 +76,7 @@ def _ask(growth: Growth, said: Sequence[tuple[Talk, str]]) -> None:
 
 
 def _probe(talk: Talk, text: str) -> SampledProbe:
-    said = talk.conversation.said(Message("user", text))
+    said = talk.conversation.say(Message("user", text))
     place = Place(talk.path[:-1], talk.conversation)
     return SampledProbe(place, talk.path, Context(()), _UNSAMPLED, said)
 

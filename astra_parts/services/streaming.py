@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from astra_core.algorithm import collate_steps, flatten_experience
 from astra_core.config import TrainingConfiguration
 from astra_core.errors import ConfigurationError
-from astra_core.reward import rewarded
+from astra_core.reward import reward_graphs
 from astra_core.rollout import Graph
 from astra_core.sampler import rolled_out_in_pieces
 from astra_core.training.harness import Experience, Harness
@@ -95,7 +95,7 @@ class StreamedExperience:
 
     def _batches(self, graphs: Sequence[Graph]) -> list[PolicyBatch]:
         algorithm, size = self._harness.algorithm, self._config.batch_size
-        own = rewarded(self._harness.sampler.reward, list(graphs))
+        own = reward_graphs(self._harness.sampler.reward, list(graphs))
         steps = flatten_experience(algorithm, own)
         starts = range(0, len(steps), size)
         return policy_batches([collate_steps(algorithm, steps[at : at + size]) for at in starts])

@@ -169,7 +169,7 @@ class Calls:
         return [known[key] for key in keys]
 
     @contextmanager
-    def accounted(self, account: str) -> Iterator[None]:
+    def account_for(self, account: str) -> Iterator[None]:
         """A scope whose replies are noted under a name."""
         before, self.account = self.account, account
         try:

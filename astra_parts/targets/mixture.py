@@ -143,9 +143,9 @@ class Mixture(Target):
         """The account of the parts that count."""
         return next(filter(None, (part.account for part in self._parts.values())), "")
 
-    def accounted(self, account: str) -> AbstractContextManager[None]:
+    def account_for(self, account: str) -> AbstractContextManager[None]:
         """The scopes of all parts."""
-        return _within(self._parts.values(), lambda own: own.accounted(account))
+        return _within(self._parts.values(), lambda own: own.account_for(account))
 
     def evaluating(self) -> AbstractContextManager[None]:
         """The scopes of all parts."""

@@ -54,9 +54,9 @@ class CalledTarget(Target):
         """The account under which its replies are counted now."""
         return self.calls.account
 
-    def accounted(self, account: str) -> AbstractContextManager[None]:
+    def account_for(self, account: str) -> AbstractContextManager[None]:
         """A scope whose replies are counted under a name; see ``Calls``."""
-        return self.calls.accounted(account)
+        return self.calls.account_for(account)
 
     def evaluating(self) -> AbstractContextManager[None]:
         """A scope in which the budget's share of evaluations may be spent."""

@@ -81,7 +81,7 @@ def rates(url: str, concurrency: int, *, model: str, replies: int, times: int) -
 
 
 def _ours_s(url: str, probes: Sequence[str], concurrency: int, model: str) -> float:
-    said = [Conversation(Prompt.of("so")).said(Message("user", probe)) for probe in probes]
+    said = [Conversation(Prompt.of("so")).say(Message("user", probe)) for probe in probes]
     keys = [[derive_key(0, "benchmark", probe)] for probe in probes]
     with tempfile.TemporaryDirectory() as folder:
         options = {"base_url": url, "model": model, "concurrency": concurrency, "replies": folder}

@@ -44,7 +44,7 @@ def with_bandit(
             first_scores(first), pull, threshold=config.threshold, budget=config.bandit_calls
         )
         graphs = replay(system, prompts, won.winners, shape=shape, seed=seed)
-        said = evaluator.judged(graphs, weights=untrained.weights)
+        said = evaluator.evaluation_of(graphs, weights=untrained.weights)
     except (BudgetError, TargetError, DataError):
         return untrained
     if said.figures["failed_rate"] > _MOST_FAILED:

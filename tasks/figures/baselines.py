@@ -206,7 +206,7 @@ class Baselines:
         if lost.num_failed > _MOST_FAILED * lost.num_turns:
             msg = f"{lost.num_failed} of {lost.num_turns} turns failed; first: {lost.failure}"
             raise RolloutError(msg)
-        found = self._evaluator.judged(graphs, weights=weights)
+        found = self._evaluator.evaluation_of(graphs, weights=weights)
         nodes = [node for graph in graphs for node in graph.nodes()]
         threshold = self.examiner.params.evaluation.threshold
         hits = [node.probe_text for graph in graphs for node in hits_of(graph, threshold)]

@@ -155,7 +155,7 @@ class Believer:
         }
         scores = second_scores(second, found.graphs, trees_at_once=self.trees_at_once)
         judged = list(zip(found.graphs, scores, strict=True))
-        rates = found.weighted([confirmed_rate(graph, own, **limits) for graph, own in judged])
+        rates = found.prompt_means([confirmed_rate(graph, own, **limits) for graph, own in judged])
         pairs = [verdict_pairs(graph, own, **limits) for graph, own in judged]
         agreed = agreement(pairs, **self.bootstrap)
         intervals = {

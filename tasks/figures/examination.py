@@ -111,7 +111,7 @@ class Examiner:
             self.believer.check(version_of(system.scorer))
         evaluator = Evaluator(evaluation, prompts=prompts, reward=self.reward, seed=seed)
         key = self.key(system, prompts, is_final=is_final)
-        with system.target.accounted(f"evaluation {record_digest([key, who])[:16]}"):
+        with system.target.account_for(f"evaluation {record_digest([key, who])[:16]}"):
             found = evaluator.evaluate(system)
             used = target_figures(system.target, found)
         run = record_digest([key, who])
@@ -121,12 +121,12 @@ class Examiner:
         keep_findings(found.graphs, origin, path, threshold=evaluation.threshold)
         # What a training's own prompts are examined for needs no strategies.
         budget = evaluation.strategy_calls if is_final else 0
-        with system.target.accounted(f"strategies {record_digest([key, who])[:16]}"):
+        with system.target.account_for(f"strategies {record_digest([key, who])[:16]}"):
             strategies = self._strategies(system, found, budget=budget)
         figures = used | self._strategy_figures(found.graphs, strategies)
         figures |= self.invented.metrics(found.graphs)
         if len(first):
-            with system.target.accounted(f"bandit {record_digest([key, who])[:16]}"):
+            with system.target.account_for(f"bandit {record_digest([key, who])[:16]}"):
                 words = self.vocabulary
                 found = with_bandit(
                     found, system, evaluator, first=first, vocabulary=words, seed=seed

@@ -41,7 +41,7 @@ def over_refusal(
     questions = questions_of([own.text for own in requests], prompts[:TRIED_WITH])
     account = f"benign {record_digest([digest, seed])[:16]}"
     try:
-        with system.target.evaluating(), system.target.accounted(account):
+        with system.target.evaluating(), system.target.account_for(account):
             replies = first_replies(system, questions, seed=seed)
     except (BudgetError, TargetError) as error:
         complain(f"warning: over-refusal was not measured: {error}")

@@ -38,7 +38,7 @@ def plain_questions(
     account = f"questions {record_digest([[each.prompt_id for each in (*dev, *test)], seed])[:16]}"
 
     def ask(questions: Sequence[tuple[Prompt, str]], num_replies: int) -> list[float]:
-        with system.target.evaluating(), system.target.accounted(account):
+        with system.target.evaluating(), system.target.account_for(account):
             return asked_first(
                 system,
                 questions,

@@ -28,7 +28,7 @@ def prompt_rows(
     told = zip(
         evaluation.outcomes,
         evaluation.by_prompt(evaluation.strategies),
-        evaluation.weighted([invented.share(graph) for graph in evaluation.graphs]),
+        evaluation.prompt_means([invented.share(graph) for graph in evaluation.graphs]),
         strict=True,
     )
     rows = [

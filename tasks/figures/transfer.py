@@ -54,7 +54,7 @@ def _transfer(
 ) -> Transfer:
     system = _against(other, system)
     account = record_digest([other.model_dump(mode="json"), examiner.params.training_seed])[:16]
-    with system.target.evaluating(), system.target.accounted(f"transfer {account}"):
+    with system.target.evaluating(), system.target.account_for(f"transfer {account}"):
         sides = [trained.graphs, untrained.graphs]
         rates = _rates(sides, system, other.columns, examiner=examiner)
     return _compare(rates, examiner=examiner)

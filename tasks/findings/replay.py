@@ -155,7 +155,7 @@ class Replayer:
                 own, probe = found[place], findings[place].probes[turn]
                 hit = turn + 1 if self._is_hit(answer) else 0
                 found[place] = replace(own, turns=(*own.turns, answer), hit=hit)
-                talks[place] = talks[place].said(Message("user", probe), answer.first)
+                talks[place] = talks[place].say(Message("user", probe), answer.first)
         return found
 
     def _is_hit(self, answer: Answered) -> bool:
@@ -179,7 +179,7 @@ class Replayer:
             raise ConfigurationError(msg)
         talk = Conversation(_prompt(finding))
         for probe, reply in zip(finding.probes[:-1], finding.replies[:-1], strict=True):
-            talk = talk.said(Message("user", probe), Message("assistant", reply))
+            talk = talk.say(Message("user", probe), Message("assistant", reply))
         known: dict[str, Answered] = {}
         is_enough = True
 
@@ -233,7 +233,7 @@ class Replayer:
 
         system = self.system
         probes = [ProbeInConversation(talk, probe) for talk, probe in said]
-        talks = [talk.said(Message("user", probe)) for talk, probe in said]
+        talks = [talk.say(Message("user", probe)) for talk, probe in said]
         keys = [self._keys(talk) for talk in talks]
         if not said:
             return []

@@ -109,7 +109,7 @@ def _nats(system: "System", held: list[AnsweredRequest]) -> list[float]:
         if own.reply is None:
             continue
         prompt, text = own.question
-        talk = Conversation(prompt).said(Message("user", text))
+        talk = Conversation(prompt).say(Message("user", text))
         contexts.append(target.heard(talk, system.config.response).token_ids)
         answers.append(target.spoken(own.reply, system.config.response))
     found = target.language_model.continuation_logprobs(contexts, answers)

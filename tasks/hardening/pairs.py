@@ -70,7 +70,7 @@ class Pair:
     def conversation(self) -> Conversation:
         """What is answered."""
         talk = Conversation(Prompt.of(self.prompt, read_metadata(self.metadata)))
-        return talk.said(
+        return talk.say(
             *(
                 Message("assistant" if place % 2 else "user", text)
                 for place, text in enumerate(self.said)
@@ -231,7 +231,7 @@ def _answer_requests(place: HardeningPlace) -> list[AnsweredRequest]:
     requests = [own.text for own in read_requests(requests_of(params)) if own.is_safe]
     prompts = read_prompts(VALID / "test.parquet", limit=params.evaluation.num_prompts)
     asked = questions_of(requests, prompts)
-    talks = [Conversation(prompt).said(Message("user", text)) for prompt, text in asked]
+    talks = [Conversation(prompt).say(Message("user", text)) for prompt, text in asked]
     replies = _safe_replies(system, talks, 1, params=params)
     refused, _ = refusals([reply or "" for reply in replies])
     found = [

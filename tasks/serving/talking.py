@@ -203,7 +203,7 @@ def conversation_of(messages: Sequence[Message]) -> "Conversation":
         raise RefusalError(msg, param="messages", code="invalid_value")
     prompt, *said = (own["content"] for own in messages)
     turns = (Message("assistant" if turn % 2 else "user", text) for turn, text in enumerate(said))
-    return Conversation(Prompt.of(prompt)).said(*turns)
+    return Conversation(Prompt.of(prompt)).say(*turns)
 
 
 def heard(model: "LanguageModel", messages: Sequence[Message]) -> tuple[int, ...]:

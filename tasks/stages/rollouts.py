@@ -92,7 +92,7 @@ def collect_rollouts(
     doubts = try_judge(loaded.scorer)
     talk = _Talk()
     with draft_folder_of(files.folder) as draft:
-        with loaded.target.accounted(f"rollouts {record_digest(plain_sections(params))[:16]}"):
+        with loaded.target.account_for(f"rollouts {record_digest(plain_sections(params))[:16]}"):
             graphs = talk.heard(_collect(setup))
             num_turns = write_rollouts(graphs, draft / ROLLOUTS_FILE)
             used = checked_figures(loaded.target)
@@ -151,7 +151,7 @@ class _Talk:
 
 def _collect(setup: RolloutsSetup) -> Iterator[Graph]:
     """The rewarded rollouts, piece by piece, of as many prompts as asked for and available."""
-    from astra_core.reward import rewarded
+    from astra_core.reward import reward_graphs
     from astra_core.sampler import rolled_out_in_pieces
 
     params, sampler = setup.params, setup.sampler
@@ -160,7 +160,7 @@ def _collect(setup: RolloutsSetup) -> Iterator[Graph]:
     shard = params.machine.prompts_per_shard or 1
     at_once = max(_TREES_AT_ONCE // shard, 1) * shard
     for graphs in rolled_out_in_pieces(sampler, chosen, iteration=0, at_once=at_once):
-        yield from rewarded(sampler.reward, graphs)
+        yield from reward_graphs(sampler.reward, graphs)
 
 
 def _mean(values: Sequence[float]) -> float:

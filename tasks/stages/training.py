@@ -130,7 +130,7 @@ def train_attacker(setup: TrainingSetup, files: TrainingFiles = TrainingFiles())
     run, trainer = setup.run, setup.trainer
     world = trainer.world
     target, threshold = trainer.sampler.system.target, run.sections["evaluation"]["threshold"]
-    with target.accounted(f"training {run.key[:16]}"):
+    with target.account_for(f"training {run.key[:16]}"):
         if world.is_first:
             with training_kept(trainer, run.key, threshold=threshold):
                 _train_and_record(setup, files.steps)

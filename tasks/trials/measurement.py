@@ -24,7 +24,7 @@ def rolled_amount(
 ) -> tuple[Amount, list["Graph"]]:
     """The cost of one run of a training prompt, and the rollouts of so many prompts."""
     sampler = trainer.sampler
-    with sampler.system.target.accounted(account):
+    with sampler.system.target.account_for(account):
         start = time.perf_counter()
         graphs = rolled_out(sampler, sampler.runs(0, num_prompts), iteration=0)
         return amount_of(sampler.system, graphs, seconds=time.perf_counter() - start), graphs
@@ -35,16 +35,16 @@ def examined_amount(
 ) -> Amount:
     """The cost of one dev prompt of an evaluation, also of a custom trainer's."""
     seen: list[Graph] = []
-    judged = evaluator.judged
+    judged = evaluator.evaluation_of
 
     def note_graphs(graphs: Sequence["Graph"], **more: Any) -> Any:
         seen.extend(graphs)
         return judged(graphs, **more)
 
     # The rollouts of a custom trainer's ``examine`` pass through here, whatever else it does.
-    evaluator.judged = note_graphs  # type: ignore[method-assign]
+    evaluator.evaluation_of = note_graphs  # type: ignore[method-assign]
     system = trainer.sampler.system
-    with system.target.accounted(account):
+    with system.target.account_for(account):
         start = time.perf_counter()
         examine(trainer)
         seconds = time.perf_counter() - start
@@ -85,9 +85,9 @@ def _tokens_read(target: CausalLM, system: "System", graph: "Graph") -> int:
         node, before = waiting.pop()
         if node.has_failed:
             continue
-        asked = before.said(Message("user", node.probe_text, node.probe_ids, own))
+        asked = before.say(Message("user", node.probe_text, node.probe_ids, own))
         read = target.heard(asked, system.config.response).token_ids
         total += len(read) * len(node.response_ids)
         first = (node.response_texts[0], node.response_ids[0], target.vocabulary)
-        waiting += [(child, asked.said(Message("assistant", *first))) for child in node.children]
+        waiting += [(child, asked.say(Message("assistant", *first))) for child in node.children]
     return total

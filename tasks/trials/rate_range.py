@@ -112,7 +112,7 @@ def _try_rates(
 ) -> Iterator[Outcome]:
     """The outcome of the untrained attacker, then of each rate."""
     with closing(_trainer(params, files, scratch, rate=rates[0])) as untrained:
-        graphs = untrained.harness.collected(0, None).graphs
+        graphs = untrained.harness.collect(0, None).graphs
         yield _outcome(untrained, 0.0)
     for rate in rates:
         trainer = _trainer(params, files, scratch, rate=rate, graphs=graphs)
@@ -159,7 +159,7 @@ def _outcome(trainer: "Trainer", rate: float) -> Outcome:
     if rate and not trainer.progress.step:
         msg = "an experience must offer something to learn, got none; see 'astra trial'"
         raise TrainingError(msg)
-    figures = trainer.harness.collected(1, None).metrics
+    figures = trainer.harness.collect(1, None).metrics
     return Outcome(
         rate,
         trainer.progress.moves[-1].nats if rate else 0.0,

@@ -13,7 +13,7 @@ def test_columns_of_the_prompt_are_read_by_name():
 
 def test_what_is_said_comes_last():
     start = Conversation(Prompt.of("hello"))
-    after = start.said(Message("user", "one"), Message("assistant", "two"))
+    after = start.say(Message("user", "one"), Message("assistant", "two"))
 
     assert () == start.messages
     assert ["one", "two"] == [message.text for message in after.messages]

@@ -45,7 +45,7 @@ def test_the_same_attacker_gets_the_same_figures_from_an_evaluator_that_is_used_
 
 
 def test_every_figure_is_finite_and_as_json_and_another_process_can_have_them(evaluation):
-    again = ForkingPickler.loads(ForkingPickler.dumps(evaluator().judged(evaluation.graphs)))
+    again = ForkingPickler.loads(ForkingPickler.dumps(evaluator().evaluation_of(evaluation.graphs)))
     assert again.metrics() == evaluation.metrics()
     assert all(math.isfinite(value) for value in evaluation.metrics().values())
     json.dumps(evaluation.record(), allow_nan=False)
@@ -68,7 +68,7 @@ def test_figures_are_those_of_the_rollouts(evaluation):
     assert [prompt.prompt_id for prompt in PROMPTS] == [o.prompt_id for o in evaluation.outcomes]
     assert sum(rates) / 3 == pytest.approx(evaluation.intervals["attack_success_rate"].value)
     assert mean_reward(evaluation.graphs) == pytest.approx(evaluation.figures["reward_mean"])
-    assert evaluation.metrics() == evaluator().judged(evaluation.graphs).metrics()
+    assert evaluation.metrics() == evaluator().evaluation_of(evaluation.graphs).metrics()
 
 
 def test_every_figure_of_two_prompts_by_hand():
@@ -84,7 +84,7 @@ def test_every_figure_of_two_prompts_by_hand():
             tiny_node(0.0, failure="x", score=math.nan, response_scores=()),
         ),
     ]
-    metrics = evaluator().judged(graphs).metrics()
+    metrics = evaluator().evaluation_of(graphs).metrics()
 
     expected = {
         "attack_success_rate": (2 / 3 + 0) / 2,
@@ -140,7 +140,7 @@ def test_every_setting_of_rollouts_changes_the_result(evaluation, change):
 
 @each_row("change", [{"threshold": 0.2}, {"num_resamples": 100}, {"confidence": 0.5}])
 def test_every_setting_of_the_figures_changes_the_result(evaluation, change):
-    other = evaluator(CONFIG.model_copy(update=change)).judged(evaluation.graphs)
+    other = evaluator(CONFIG.model_copy(update=change)).evaluation_of(evaluation.graphs)
 
     assert evaluation.metrics() != other.metrics()
 
@@ -181,8 +181,8 @@ def test_an_evaluation_of_which_nothing_was_judged_is_one_line():
     unjudged = tiny_node(0.0, response_scores=(None,), response_unjudged=("no answer",))
 
     with pytest.raises(DataError, match="none of 2 turns judged"):
-        evaluator().judged([tiny_graph(unjudged), tiny_graph(unjudged)])
-    rest = evaluator().judged([tiny_graph(unjudged), tiny_graph(tiny_node(0.9))])
+        evaluator().evaluation_of([tiny_graph(unjudged), tiny_graph(unjudged)])
+    rest = evaluator().evaluation_of([tiny_graph(unjudged), tiny_graph(tiny_node(0.9))])
     assert 1.0 == rest.intervals["attack_success_rate"].value
     assert 0.5 == rest.figures["unjudged_rate"]
 
@@ -201,7 +201,7 @@ class Second:
         mixed[0::2], mixed[1::2] = self.first, share
         return mixed
 
-    def gathered(self, value):
+    def gather(self, value):
         return [self.spent, value]
 
 

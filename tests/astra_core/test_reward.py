@@ -6,7 +6,7 @@ from each_row import each_row
 
 from astra_core.config import Section
 from astra_core.errors import ConfigurationError, PluginError
-from astra_core.reward import ALL_SIGNALS, Reward, check_signals, mean_parts, rewarded
+from astra_core.reward import ALL_SIGNALS, Reward, check_signals, mean_parts, reward_graphs
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
 from astra_parts.rewards.stress_testing import StressTestingReward
@@ -91,12 +91,12 @@ UNJUDGED = tiny_node(0.7, response_scores=(None,), response_unjudged=("empty",))
 
 
 def test_a_turn_that_nobody_judged_has_no_reward_whatever_a_reward_makes_of_it():
-    (graph,) = rewarded(ScoreItself(Section()), [tiny_graph(UNJUDGED, tiny_node(0.5))])
+    (graph,) = reward_graphs(ScoreItself(Section()), [tiny_graph(UNJUDGED, tiny_node(0.5))])
 
     assert [0.0, 0.5] == [node.reward for node in graph.nodes()]
     failed = tiny_node(0.0, failure="gone", score=math.nan)
     with pytest.raises(PluginError, match="finite number, got nan"):
-        rewarded(ScoreItself(Section()), [tiny_graph(failed)])
+        reward_graphs(ScoreItself(Section()), [tiny_graph(failed)])
 
 
 def test_the_parts_of_a_reward_are_means_over_judged_turns():

@@ -68,7 +68,7 @@ class Given(Target):
 
 
 def asked_of(given):
-    talk = Conversation(tiny_prompts(1)[0]).said(Message("user", "why"))
+    talk = Conversation(tiny_prompts(1)[0]).say(Message("user", "why"))
     generation = GenerationConfiguration()
     return checked_outcomes(
         Given(given), [talk], [[b"a", b"b"]], generation=generation, tokens_per_batch=9

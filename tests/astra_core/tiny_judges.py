@@ -22,7 +22,7 @@ def exchange(reply="bad", probe="why now", *, goal="", reference="", said=()):
         for pair in said
         for role, text in zip(("user", "assistant"), pair, strict=True)
     ]
-    return Exchange(Conversation(prompt).said(*messages), probe, reply)
+    return Exchange(Conversation(prompt).say(*messages), probe, reply)
 
 
 def tokenizer(words, *, template=None, marks_ends=False):

@@ -103,12 +103,12 @@ class World:
     def sum_of(self, values: Mapping[str, float]) -> dict[str, float]:
         """Sums by name over the processes; a name that one does not know counts as zero there."""
         totals: dict[str, float] = {}
-        for own in self.gathered(dict(values)):
+        for own in self.gather(dict(values)):
             for name, value in own.items():
                 totals[name] = totals.get(name, 0.0) + value
         return totals
 
-    def gathered(self, value: Value) -> list[Value]:
+    def gather(self, value: Value) -> list[Value]:
         """The values of all processes, in the order of their ranks."""
         if self.size == 1:
             return [value]
@@ -123,7 +123,7 @@ class World:
 
     def whole(self, share: Sequence[Value]) -> list[Value]:
         """The results of all shares, in the order of the values that were shared."""
-        shares = self.gathered(share)
+        shares = self.gather(share)
         return [
             own[place]
             for place in range(max(map(len, shares)))

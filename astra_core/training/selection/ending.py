@@ -23,9 +23,9 @@ class Ending:
         self._is_timed = rules.max_seconds is not None
         self._world = world
 
-    def spent(self, progress: Progress) -> str:
+    def spent_budget(self, progress: Progress) -> str:
         """The budget of updates or seconds that is used up, in words; clocks may differ."""
-        reason = self.stopping.spent(progress.step)
+        reason = self.stopping.spent_budget(progress.step)
         return self._world.first_says(reason) if self._is_timed else reason
 
     def reason(self, progress: Progress, best: Best, *, training_steps: int) -> str:

@@ -114,9 +114,9 @@ class Stopping:
         patience = self._config.patience
         if patience is not None and best.num_since >= patience:
             return f"{best.metric} did not improve for {best.num_since} evaluations"
-        return self.spent(step)
+        return self.spent_budget(step)
 
-    def spent(self, step: int) -> str:
+    def spent_budget(self, step: int) -> str:
         """The budget that is used up before another update, in words; empty if none is."""
         config = self._config
         if config.max_kl_nats is not None and self._kl_nats > config.max_kl_nats:

@@ -44,7 +44,7 @@ def _exchanges() -> list[Exchange]:
     """First turns and later ones, with a goal and without."""
     plain = Conversation(Prompt.of("why now"))
     told = Conversation(Prompt.of("so", {"goal": "be bad", "reference_reply": "you are worse"}))
-    later = told.said(Message("user", "are you"), Message("assistant", "no"))
+    later = told.say(Message("user", "are you"), Message("assistant", "no"))
     places = (plain, told, later)
     return [
         Exchange(places[index % len(places)], "what are you", reply)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from astra_core.reward import rewarded
+from astra_core.reward import reward_graphs
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Graph, Node, runs_of
 from astra_core.sampler import Sampler
@@ -81,7 +81,7 @@ def check_sampler(plugin: str | type[Sampler], **options: Any) -> None:
 
 def _check_memory(sampler: Callable[[], Sampler], graphs: Sequence[Graph]) -> None:
     noting, resumed = sampler(), sampler()
-    check_figures(noting.remember(rewarded(noting.reward, graphs)))
+    check_figures(noting.remember(reward_graphs(noting.reward, graphs)))
     resumed.load_state({name: value.clone() for name, value in noting.state().items()})
     chosen = [own.episodes(3, 3) for own in (noting, resumed)]
     promise(chosen[0] == chosen[1], "state() holds all that the choice of prompts depends on")

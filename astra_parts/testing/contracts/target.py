@@ -53,7 +53,7 @@ def check_target(target: Target | LanguageModel | str | type[Target], **options:
 
 def _check_answers(target: Target) -> None:
     asked = [Conversation(prompt) for prompt in tiny_prompts(len(_TEXTS))]
-    asked = [own.said(Message("user", text)) for own, text in zip(asked, _TEXTS, strict=True)]
+    asked = [own.say(Message("user", text)) for own, text in zip(asked, _TEXTS, strict=True)]
     keys = [[derive_key(SEED, "reply", number, place) for place in (0, 1)] for number in range(3)]
     answers = target.respond(asked, keys, _SHORT)
     promise(len(answers) == len(asked), f"one answer per conversation, got {len(answers)}")

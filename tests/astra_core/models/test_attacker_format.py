@@ -26,7 +26,7 @@ def said(model, *texts):
     found = Conversation(PROMPT)
     for index, text in enumerate(texts):
         role = "assistant" if index % 2 else "user"
-        found = found.said(Message(role, text, (*model.encode(text), 0), model.vocabulary))
+        found = found.say(Message(role, text, (*model.encode(text), 0), model.vocabulary))
     return found
 
 
@@ -57,7 +57,7 @@ def test_what_the_attacker_says_is_its_own_turn_and_the_target_is_its_user(count
 def test_sampled_ids_are_spliced_and_never_encoded_again():
     model = chat_model()
     odd = (*model.encode("no"), *model.encode(" "))
-    talk = Conversation(PROMPT).said(
+    talk = Conversation(PROMPT).say(
         Message("user", "no", odd, model.vocabulary), Message("assistant", "so")
     )
     read = format_of(model).rendering(talk, 400).token_ids

@@ -14,7 +14,7 @@ def said(model, *texts, are_sampled=True):
     for index, text in enumerate(texts):
         ids = (*model.encode(text), 0) if are_sampled else ()
         role = "assistant" if index % 2 else "user"
-        found = found.said(Message(role, text, ids, model.vocabulary if ids else ""))
+        found = found.say(Message(role, text, ids, model.vocabulary if ids else ""))
     return found
 
 

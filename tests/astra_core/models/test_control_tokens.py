@@ -57,7 +57,7 @@ def test_sampled_ids_that_their_text_does_not_show_are_not_read(is_ended):
         model.allow(ends=end)
         read = [
             spoken.rendering(
-                Conversation(Prompt.of("a")).said(Message(role, "so late", ids, model.vocabulary)),
+                Conversation(Prompt.of("a")).say(Message(role, "so late", ids, model.vocabulary)),
                 400,
             ).token_ids
             for role in ("user", "assistant")

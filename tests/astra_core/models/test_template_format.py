@@ -98,7 +98,7 @@ def said(model, *texts, are_sampled=True):
     for index, text in enumerate(texts):
         ids = (*model.encode(text), 0) if are_sampled else ()
         role = "assistant" if index % 2 else "user"
-        found = found.said(Message(role, text, ids, model.vocabulary if ids else ""))
+        found = found.say(Message(role, text, ids, model.vocabulary if ids else ""))
     return found
 
 
@@ -129,8 +129,8 @@ def test_spliced_ids_are_those_of_the_rendered_text(name, are_sampled):
 def test_sampled_ids_are_never_encoded_again():
     model = chat_model(CHATML)
     odd = (*model.encode("no"), *model.encode(" "))
-    conversation = said(model, "why").said(Message("assistant", "no", odd, model.vocabulary))
-    read = TemplateFormat(model).rendering(conversation.said(Message("user", "so")), 400)
+    conversation = said(model, "why").say(Message("assistant", "no", odd, model.vocabulary))
+    read = TemplateFormat(model).rendering(conversation.say(Message("user", "so")), 400)
 
     assert any(odd == read.token_ids[at : at + len(odd)] for at in range(len(read.token_ids)))
 
@@ -150,7 +150,7 @@ def test_system_prompt_and_seed_change_what_is_read():
 
 def test_without_a_seed_prompt_nothing_opens_the_first_turn():
     model = chat_model(CHATML)
-    asked = Conversation(Prompt.of("")).said(Message("user", "how so"))
+    asked = Conversation(Prompt.of("")).say(Message("user", "how so"))
     plain, opened = (
         TemplateFormat(model, seed=seed).rendering(asked, 400) for seed in ("hidden", "opening")
     )
@@ -184,7 +184,7 @@ def test_reasoning_is_neither_shown_nor_read_again():
     thought = own.thought(ids)
     assert ("well", "no, never") == thought[:2]
     reply = Message("assistant", thought.text, ids, model.vocabulary, thought.thinking)
-    conversation = said(model, TEXTS[0]).said(reply, Message("user", TEXTS[2]))
+    conversation = said(model, TEXTS[0]).say(reply, Message("user", TEXTS[2]))
 
     assert rendered(model, *TEXTS) == own.rendering(conversation, 400).token_ids
     assert ("", ()) == own.thought(model.encode("<think>well"))[1:]
@@ -260,7 +260,7 @@ def conversation(model, *, are_sampled):
         # As it is sampled after a line break: no mark of a new word before it.
         ids = (*model.encode(f"\n{text}")[len(model.encode("\n")) :], 2) if are_sampled else ()
         role = "assistant" if place % 2 else "user"
-        found = found.said(Message(role, text, ids, model.vocabulary if ids else ""))
+        found = found.say(Message(role, text, ids, model.vocabulary if ids else ""))
     return found
 
 

@@ -70,7 +70,7 @@ def test_a_level_is_probed_without_a_word_to_the_target():
 
 def asked_of(place, text, *, has_ended=True):
     said = Utterance(text, (7, 0), (-1.0, -1.0), has_ended=has_ended)
-    conversation = place.conversation.said(Message("user", text))
+    conversation = place.conversation.say(Message("user", text))
     return SampledProbe(place, (0,), Context((4, 5)), said, conversation)
 
 

@@ -226,7 +226,7 @@ def _places(graph):
     def walk(nodes, before):
         for node in nodes:
             yield node, before
-            after = before.said(
+            after = before.say(
                 Message("user", node.probe_text), Message("assistant", node.response_texts[0])
             )
             yield from walk(node.children, after)

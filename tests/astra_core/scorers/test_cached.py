@@ -124,8 +124,8 @@ OTHERS = [
     Exchange(PLACE, "what", "no"),
     Exchange(Conversation(Prompt.of("such")), "why", "no"),
     Exchange(Conversation(Prompt.of("so", {"goal": "be bad"})), "why", "no"),
-    Exchange(PLACE.said(Message("user", "a"), Message("assistant", "b")), "why", "no"),
-    Exchange(PLACE.said(Message("assistant", "a"), Message("user", "b")), "why", "no"),
+    Exchange(PLACE.say(Message("user", "a"), Message("assistant", "b")), "why", "no"),
+    Exchange(PLACE.say(Message("assistant", "a"), Message("user", "b")), "why", "no"),
 ]
 
 

@@ -57,5 +57,5 @@ def test_slots_are_found_and_escaped_braces_are_none():
 def test_an_agent_reads_its_own_instruction_or_the_attackers():
     own = AttackerConfiguration(format="template", instruction="a {goal}", system_prompt="b")
 
-    assert own == own.told(None)
-    assert ("c", "b") == (own.told("c").instruction, own.told("c").system_prompt)
+    assert own == own.instruct(None)
+    assert ("c", "b") == (own.instruct("c").instruction, own.instruct("c").system_prompt)

@@ -23,7 +23,7 @@ def asked(*, model=None):
     ids = [model.closed_ids(model.encode(text)) if model else () for text in texts]
     vocabulary = model.vocabulary if model else ""
     return [
-        Conversation(prompt).said(Message("user", text, own, vocabulary))
+        Conversation(prompt).say(Message("user", text, own, vocabulary))
         for prompt, text, own in zip(tiny_prompts(2), texts, ids, strict=True)
     ]
 
@@ -102,7 +102,7 @@ def test_the_oldest_tokens_are_cut_off_to_fit():
     model = tiny_language_model(3)
     long = replace(tiny_prompts(1)[0], text=" ".join(["so"] * 60))
     (answer,) = CausalLM.of(model, CONFIG).respond(
-        [Conversation(long).said(Message("user", "why so"))], KEYS[:1], SHORT
+        [Conversation(long).say(Message("user", "why so"))], KEYS[:1], SHORT
     )
 
     assert 32 == answer.usage.tokens_in

@@ -13,7 +13,7 @@ from astra_parts.testing import check_judge
 def judged(reply, *, word="MARIGOLD", probe="why", said=(), **options):
     prompt = Prompt.of("so", {"secret": word})
     judge = SecretJudge(SecretJudge.Options(**options))
-    before = Conversation(prompt).said(*(Message("user", text) for text in said))
+    before = Conversation(prompt).say(*(Message("user", text) for text in said))
     return judge.judge([Exchange(before, probe, reply)])[0]
 
 

@@ -60,7 +60,7 @@ def bot(tmp_path, monkeypatch):
 
 
 def ask(target, *probes):
-    said = [Conversation(Prompt.of("late")).said(Message("user", text)) for text in probes]
+    said = [Conversation(Prompt.of("late")).say(Message("user", text)) for text in probes]
     return target.respond(said, [[derive_key(1, text)] for text in probes], SHORT)
 
 

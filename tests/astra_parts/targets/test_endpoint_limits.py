@@ -72,11 +72,11 @@ def test_figures_are_of_an_account_and_survive_the_process(folder):
     prices = {"prices": {"input": 1.0, "output": 2.0}}
     with hostile_server() as server:
         target = endpoint(server.url, folder, **prices)
-        with target.calls.accounted("training 1"):
+        with target.calls.account_for("training 1"):
             ask(target, PROBES[:4])
         ask(target, PROBES[:8])
         again = endpoint(server.url, folder, **prices)
-        with again.calls.accounted("training 1"):
+        with again.calls.account_for("training 1"):
             ask(again, PROBES[2:6])
             figures = again.calls.figures()
 

@@ -43,7 +43,7 @@ class Down(Mixture):
 def asked(target, *names):
     plain = tiny_prompts(len(names))
     prompts = [led_against(own, name) for own, name in zip(plain, names, strict=True)]
-    said = [Conversation(own).said(Message("user", "why")) for own in prompts]
+    said = [Conversation(own).say(Message("user", "why")) for own in prompts]
     keys = [[derive_key(0, "reply", at)] for at in range(len(names))]
     return target.respond(said, keys, CONFIG.response)
 
@@ -84,7 +84,7 @@ def test_a_draw_depends_on_seed_iteration_and_prompt_and_not_on_order_or_number(
     target, prompts = mixture(HARSH, MILD), tiny_prompts(400)
 
     def drawn(prompts=prompts, *, seed=3, iteration=1):
-        found = target.drawn(prompts, seed=seed, iteration=iteration)
+        found = target.draw(prompts, seed=seed, iteration=iteration)
         return {own.prompt_id: own.metadata[LED_AGAINST] for own in found}
 
     whole = drawn()
@@ -126,7 +126,7 @@ def test_what_names_no_target_is_drawn_by_its_prompt_and_first_probe():
     target = mixture(HARSH, MILD)
 
     def answered(texts):
-        said = [Conversation(Prompt.of("")).said(Message("user", text)) for text in texts]
+        said = [Conversation(Prompt.of("")).say(Message("user", text)) for text in texts]
         keys = [[derive_key(0, "reply")] for _ in texts]
         found = target.respond(said, keys, CONFIG.response)
         return [own.replies[0].text for own in found]

@@ -27,7 +27,7 @@ def scripted(**options):
 
 
 def ask(target, *probes, before=(), count=1, most=8):
-    said = [Conversation(Prompt.of("late")).said(*before, Message("user", text)) for text in probes]
+    said = [Conversation(Prompt.of("late")).say(*before, Message("user", text)) for text in probes]
     keys = [[derive_key(1, text, n) for n in range(count)] for text in probes]
     outcomes = target.respond(said, keys, GenerationConfiguration(max_new_tokens=most))
     return [[reply.text for reply in each.replies] for each in outcomes]

@@ -23,7 +23,7 @@ def chat(content, finish="stop", **more):
 
 
 def test_the_seed_prompt_is_hidden_or_opens():
-    said = Conversation(Prompt.of("they are late")).said(Message("user", "why"))
+    said = Conversation(Prompt.of("they are late")).say(Message("user", "why"))
 
     assert [{"role": "user", "content": "why"}] == wire.messages_of(
         said, system_prompt=None, opens=False
@@ -31,14 +31,14 @@ def test_the_seed_prompt_is_hidden_or_opens():
     assert ["be kind", "they are late\nwhy"] == [
         each["content"] for each in wire.messages_of(said, system_prompt="be kind", opens=True)
     ]
-    asked = Conversation(Prompt.of("")).said(Message("user", "why"))
+    asked = Conversation(Prompt.of("")).say(Message("user", "why"))
     assert [{"role": "user", "content": "why"}] == wire.messages_of(
         asked, system_prompt=None, opens=True
     )
 
 
 def test_a_system_prompt_is_filled_from_the_prompts_columns():
-    said = Conversation(Prompt.of("so", {"secret": "red"})).said(Message("user", "why"))
+    said = Conversation(Prompt.of("so", {"secret": "red"})).say(Message("user", "why"))
 
     system, _ = wire.messages_of(said, system_prompt="Keep {secret}.", opens=False)
     assert {"role": "system", "content": "Keep red."} == system

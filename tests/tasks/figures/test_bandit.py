@@ -24,7 +24,9 @@ EVALUATOR = Evaluator(
 
 @cache
 def untrained():
-    return EVALUATOR.judged([tiny_graph(tiny_node(0.0), prompt=own) for own in tiny_prompts(4)])
+    return EVALUATOR.evaluation_of(
+        [tiny_graph(tiny_node(0.0), prompt=own) for own in tiny_prompts(4)]
+    )
 
 
 def beside(system):

@@ -57,7 +57,7 @@ def evaluated(rate, *, evaluation, seed=0, text="a bad reply"):
         reward=build("reward", Choice(name="adversarial")),
         seed=0,
     )
-    return evaluator.judged(graphs), float(truth.any(axis=2).mean()), float(truth.mean())
+    return evaluator.evaluation_of(graphs), float(truth.any(axis=2).mean()), float(truth.mean())
 
 
 def test_corrected_rates_are_nearer_to_the_truth_than_what_the_judge_sees(calibrated):
@@ -253,8 +253,8 @@ def test_what_nobody_judged_is_left_out(calibrated):
         seed=0,
     )
     asked = Believer.of(evaluation, seed=0)
-    told = asked.with_rates(evaluator.judged([unjudged, *found.graphs[1:]]))
-    rest = asked.with_rates(evaluator.judged(found.graphs[1:]))
+    told = asked.with_rates(evaluator.evaluation_of([unjudged, *found.graphs[1:]]))
+    rest = asked.with_rates(evaluator.evaluation_of(found.graphs[1:]))
 
     assert math.isnan(told.confirmed[0])
     for name in ("corrected_attack_success_rate", "confirmed_attack_success_rate"):

@@ -28,7 +28,7 @@ def test_a_row_has_the_outcome_and_the_strategies_of_its_hits_and_no_text():
         graph("you never listen", score=0.1),
     ]
 
-    found = evaluator.judged(graphs)
+    found = evaluator.evaluation_of(graphs)
     figures = {**found.figures, "strategy_hits_asked": 3.0}
     found = replace(found, figures=figures, strategies=((0, 1), (0,), ()))
     invented = InventedWords({"you", "never", "listen"}, max_tokens=24)
@@ -61,7 +61,7 @@ def examined():
         seed=0,
     )
     two, one = tiny_graph(tiny_node(0.9), tiny_node(0.8)), tiny_graph(tiny_node(0.1))
-    return lambda: evaluator.judged([two, one])
+    return lambda: evaluator.evaluation_of([two, one])
 
 
 def test_the_cost_of_a_success_is_the_cost_of_all_calls_by_the_successes(examined):

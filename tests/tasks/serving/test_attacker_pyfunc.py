@@ -253,7 +253,7 @@ def test_a_templated_attacker_reads_what_it_read_in_training(pyfunc, chat_folder
     own, trained = chat(pyfunc, chat_folder, **changes)
     prompt = Prompt.of(TALK["prompt"], {"goal": TALK["goal"]})
     said = [Message(each["role"], each["content"]) for each in TALK["messages"]]
-    talk = Conversation(prompt).said(*said)
+    talk = Conversation(prompt).say(*said)
 
     for limit in (400, 130):
         own._max_context_tokens = limit

@@ -87,7 +87,7 @@ def test_every_experience_is_of_the_version_that_the_schedule_names():
     """The behaviour log-probabilities are those of that version, which is read once more."""
     trainer = trainer_of(configured(**GRPO, staleness=staleness(1)), is_evaluated=False)
     model, versions, errors = trainer.sampler.system.attacker, [], []
-    collected = trainer.harness.collected
+    collected = trainer.harness.collect
 
     def watched(iteration, graphs):
         versions.append({name: p.clone() for name, p in model.model.state_dict().items()})
@@ -104,7 +104,7 @@ def test_every_experience_is_of_the_version_that_the_schedule_names():
         model.model.load_state_dict(versions[iteration])
         return found
 
-    trainer.harness.collected = watched
+    trainer.harness.collect = watched
     trainer.train()
 
     assert max(errors) < 1e-4

@@ -123,7 +123,7 @@ def test_the_shares_of_all_processes_make_the_whole_in_order(size):
     shares = [World(rank, size).share(values) for rank in range(size)]
 
     class Meeting(World):
-        def gathered(self, _):
+        def gather(self, _):
             return shares
 
     assert values == Meeting(0, size).whole(shares[0])

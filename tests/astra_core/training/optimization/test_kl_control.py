@@ -52,7 +52,7 @@ def test_an_update_beyond_the_limit_moves_no_weight():
     config = configured(**LONG, kl={"max_per_experience_nats": None})
     trainer = trainer_of(config, is_evaluated=False)
     updates, before = trainer.updates, weights_of(trainer)
-    experience = trainer.harness.collected(0, trainer.harness.collected(0, None).graphs)
+    experience = trainer.harness.collect(0, trainer.harness.collect(0, None).graphs)
     batches = list(trainer.harness.batches(experience, epoch=0, batch_size=4))
     step = {"training_step": 0}
     held = replace_limit(updates, 1e-9)
@@ -115,7 +115,7 @@ def test_a_loop_by_hand_is_watched_and_held_too():
 
 def test_nothing_is_measured_of_failed_or_unknown_probes():
     trainer = trainer_of(configured(), is_evaluated=False)
-    graph = trainer.harness.collected(5, None).graphs[0]
+    graph = trainer.harness.collect(5, None).graphs[0]
     unknown = [
         replace(node, probe=replace(node.probe, logprobs=()), children=())
         for node in graph.children
@@ -135,7 +135,7 @@ def test_places_are_spread_over_all():
 
 def test_no_random_number_is_drawn():
     trainer = trainer_of(configured(), is_evaluated=False)
-    graphs = trainer.harness.collected(5, None).graphs
+    graphs = trainer.harness.collect(5, None).graphs
     before = torch.get_rng_state()
 
     moved_nats(trainer.sampler.system, graphs)

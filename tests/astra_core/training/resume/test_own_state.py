@@ -102,10 +102,10 @@ def _rolled_out():
 def test_the_parts_of_a_reward_are_logged_and_add_up_to_it(name):
     from astra_core.config import Choice
     from astra_core.registry import build
-    from astra_core.reward import rewarded
+    from astra_core.reward import reward_graphs
 
     reward = build("reward", Choice(name=name))
-    graphs = rewarded(reward, _rolled_out())
+    graphs = reward_graphs(reward, _rolled_out())
     nodes = [node for graph in graphs for node in graph.nodes()]
     logged = reward.remember(graphs)
     # What was measured, before it is weighted, is logged beside it.

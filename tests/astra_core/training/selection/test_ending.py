@@ -28,16 +28,16 @@ def test_a_run_continues_until_all_its_steps_are_done():
 def test_a_budget_of_updates_is_spent_in_mid_step():
     rules = ending(max_optimizer_steps=4)
 
-    assert "" == rules.spent(Progress(step=3))
-    assert "4 optimiser steps are done" == rules.spent(Progress(step=4))
-    assert rules.spent(Progress(step=4)) == reason(rules, Progress(step=4))
+    assert "" == rules.spent_budget(Progress(step=3))
+    assert "4 optimiser steps are done" == rules.spent_budget(Progress(step=4))
+    assert rules.spent_budget(Progress(step=4)) == reason(rules, Progress(step=4))
 
 
 def test_a_budget_of_seconds_counts_from_the_start():
     rules = ending(max_seconds=1e-9)
     rules.stopping.start()
 
-    assert "seconds have passed" in rules.spent(Progress())
+    assert "seconds have passed" in rules.spent_budget(Progress())
 
 
 def test_what_cannot_be_paid_ends_the_run_and_keeps_what_was_reported():

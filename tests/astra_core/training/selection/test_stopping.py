@@ -153,7 +153,7 @@ def test_updates_can_be_limited(step, stops):
 def test_budgets_are_asked_for_without_patience():
     own = Stopping(EarlyStopping(patience=1, max_optimizer_steps=4))
 
-    assert ["", "4 optimiser steps are done"] == [own.spent(step) for step in (3, 4)]
+    assert ["", "4 optimiser steps are done"] == [own.spent_budget(step) for step in (3, 4)]
 
 
 @each_row("start", [100.0, 130.0])
