@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import ConfigurationError, DataError
-from astra_core.errors.exception_text import excerpt, shorten
+from astra_core.errors.exception_text import excerpt
 from astra_core.paths import found_at, is_file
 from astra_core.rollout.metadata import Scalar
 from tasks.params.yaml_files import MAX_BYTES, check_yaml, load_yaml
@@ -37,6 +37,7 @@ from tasks.sources.text_files import (
     lines_of,
     parse_json,
     readable,
+    readable_parquet,
     table_rows,
     whole_text,
 )
@@ -209,25 +210,17 @@ def _read_csv(path: Path, columns: Columns) -> Iterator[FileRow]:
 
 
 def _read_parquet(path: Path, columns: Columns) -> Iterator[FileRow]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        with pq.ParquetFile(path) as file:
-            text = columns.text_of(file.schema_arrow.names)
-            _require_column(text, file.schema_arrow.names, path=path)
-            kept = columns.of_header(_plain_columns(file.schema_arrow, columns), place=str(path))
-            names = list(dict.fromkeys([text, *kept]))
-            batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=names)
-            rows = chain.from_iterable(batch.select(names).to_pylist() for batch in batches)
-            for number, row in enumerate(rows, start=1):
-                yield _row_of(row, columns, place=f"{path} row {number}")
-    except (pa.ArrowException, OSError, OverflowError) as error:
-        if getattr(error, "errno", None) is not None:  # the system's refusal, not a damaged page
-            raise
-        reason = shorten(str(error).partition("\n")[0], limit=140)
-        msg = f"{path} must be a parquet file, got: {reason}; write it again"
-        raise DataError(msg) from None
+    with readable_parquet(path), pq.ParquetFile(path) as file:
+        text = columns.text_of(file.schema_arrow.names)
+        _require_column(text, file.schema_arrow.names, path=path)
+        kept = columns.of_header(_plain_columns(file.schema_arrow, columns), place=str(path))
+        names = list(dict.fromkeys([text, *kept]))
+        batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=names)
+        rows = chain.from_iterable(batch.select(names).to_pylist() for batch in batches)
+        for number, row in enumerate(rows, start=1):
+            yield _row_of(row, columns, place=f"{path} row {number}")
 
 
 def _plain_columns(schema: "pa.Schema", columns: Columns) -> list[str]:

@@ -13,12 +13,19 @@ from typing import Any
 
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import ConfigurationError, DataError
-from astra_core.errors.exception_text import excerpt, shorten
+from astra_core.errors.exception_text import excerpt
 from astra_core.judge import Exchange
 from astra_core.paths import found_at, is_file
 from astra_core.rollout import Prompt
 from tasks.sources.columns import shown_names
-from tasks.sources.text_files import json_lines, kind_of_file, parse_json, readable, table_rows
+from tasks.sources.text_files import (
+    json_lines,
+    kind_of_file,
+    parse_json,
+    readable,
+    readable_parquet,
+    table_rows,
+)
 
 PlacedRows = Iterator[tuple[str, Mapping[str, Any]]]
 """Rows, each with the file and its line or number there."""
@@ -202,20 +209,12 @@ def _read_jsonl(path: Path, _: LabelColumns) -> PlacedRows:
 
 
 def _read_parquet(path: Path, _: LabelColumns) -> PlacedRows:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        with pq.ParquetFile(path) as file:
-            batches = file.iter_batches(batch_size=_BATCH_ROWS)
-            rows = chain.from_iterable(batch.to_pylist() for batch in batches)
-            yield from ((f"{path} row {number}", row) for number, row in enumerate(rows, start=1))
-    except (pa.ArrowException, OSError, OverflowError) as error:
-        if getattr(error, "errno", None) is not None:  # the system's refusal, not a damaged page
-            raise
-        reason = shorten(str(error).partition("\n")[0], limit=140)
-        msg = f"{path} must be a parquet file, got: {reason}; write it again"
-        raise DataError(msg) from None
+    with readable_parquet(path), pq.ParquetFile(path) as file:
+        batches = file.iter_batches(batch_size=_BATCH_ROWS)
+        rows = chain.from_iterable(batch.to_pylist() for batch in batches)
+        yield from ((f"{path} row {number}", row) for number, row in enumerate(rows, start=1))
 
 
 _READERS: dict[str, Callable[[Path, LabelColumns], PlacedRows]] = {

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from astra_core.errors import DataError
+from astra_core.errors.exception_text import shorten
 from astra_core.rollout.metadata import Scalar
 
 # Characters of a line, or of a file that is read as a whole: beyond it something else is meant.
@@ -49,6 +50,21 @@ def readable(path: Path) -> Iterator[None]:
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
         msg = f"{path} must be UTF-8, got the byte 0x{byte:02x}; convert it, for example with iconv"
+        raise DataError(msg) from None
+
+
+@contextmanager
+def readable_parquet(path: Path) -> Iterator[None]:
+    """Within it a damaged parquet file is one line. Raises DataError."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except (ArrowException, OSError, OverflowError) as error:
+        if getattr(error, "errno", None) is not None:  # the system's refusal, not a damaged page
+            raise
+        reason = shorten(str(error).partition("\n")[0], limit=140)
+        msg = f"{path} must be a parquet file, got: {reason}; write it again"
         raise DataError(msg) from None
 
 
